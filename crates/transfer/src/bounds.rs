@@ -5,9 +5,7 @@
 //!   answers nothing directly: its messages are produced when there is space. So of two ends with
 //!   much to send one always reads, and neither buffers more than the other accepts.
 
-use farhaul_core::protocol::Session;
-
-use crate::wire::{ATTRIBUTES, BLOCK, Entry, Outbox, Stripe, path::PATH_MAX};
+use crate::wire::{ATTRIBUTES, BLOCK, Entry, Stripe, path::PATH_MAX};
 
 /// Bytes queued on the ordered stream before a receiver reads no more, and a sender sends no
 /// more.
@@ -70,9 +68,4 @@ pub(crate) fn charge(entry: &Entry) -> usize {
 /// Memory that an entry with names of so many bytes costs, bytes.
 pub(crate) const fn charge_of(names: usize) -> usize {
     ENTRY + 2 * names
-}
-
-/// True while more may be sent.
-pub(crate) fn has_room(out: &Outbox, session: &dyn Session) -> bool {
-    session.unwritten() + out.len() < UNWRITTEN
 }

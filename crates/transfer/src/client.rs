@@ -24,16 +24,18 @@ use farhaul_io::{App, clock};
 use crate::{
     agreed::Agreed,
     brake::{Brake, Control},
+    close_reason::{closed_by_server, of_benches},
+    endpoint::Endpoint,
     error::{Advice, TransferError},
     filter::Filter,
-    half::{Half, Side, closed_by_server, of_benches},
     host::{Host, Simulated},
     pipe::{PipeReceiver, PipeSender},
-    plan::{Planned, Planner},
+    plan::{Lister, Planned, Planner},
     progress::Phase,
     receiver::{Base, Look, Reach, Receiver, Rules, check_delete},
     requested::{Requested, means_contents},
     scan::{self, Selection, Shard},
+    sender::Sender,
     summary::Handle,
     wire::{
         Code, Direction, Entry, Existing, FilterSpec, Kind, Message, Mirror, OLDEST, Ordered,
@@ -162,13 +164,15 @@ impl Options {
         Some(TransferError::new(code, text).fix(fix))
     }
 
-    /// Limits on the rate, where the session itself is governed by `sharing` already.
-    fn brake(&self) -> Brake {
-        let mut brake = Brake::new(self.sharing);
+    /// The end of a session that is governed by `sharing` already.
+    fn endpoint(&self, put: bool) -> Endpoint {
+        let mut endpoint = Endpoint::new(put);
+        endpoint.verify_disk = self.verify_disk;
+        endpoint.brake = Brake::new(self.sharing);
         if let Some(control) = &self.control {
-            brake.control = Arc::clone(control);
+            endpoint.brake.control = Arc::clone(control);
         }
-        brake
+        endpoint
     }
 
     fn host(&self) -> Host {
@@ -229,7 +233,7 @@ pub struct Download(Client);
 
 /// State that both directions have.
 struct Client {
-    side: Side,
+    endpoint: Endpoint,
     request: Message,
     options: Options,
     /// Destination of a download, and limits on what may go there.
@@ -252,7 +256,8 @@ impl Upload {
     /// Looks `sources` up; an error if none can be read. Nothing is sent before the session connects.
     pub fn new(sources: &[PathBuf], to: &Remote, options: Options) -> Result<Self, TransferError> {
         let host = options.host();
-        let (found, problems) = scan::resolve(sources, options.mirror.symlinks, &host)?;
+        let resolved = scan::resolve(sources, options.mirror.symlinks, &host)?;
+        let found = &resolved.0;
         let system = rustix::system::uname();
         let full: Vec<PathBuf> = sources
             .iter()
@@ -289,32 +294,22 @@ impl Upload {
             },
             places: vec![to.place()],
         };
-        let mut side = Side::new(true);
-        side.verify_disk = options.verify_disk;
-        side.brake = options.brake();
-        let progress = Arc::clone(side.handle.progress());
+        let mut endpoint = options.endpoint(true);
+        let progress = Arc::clone(endpoint.handle.progress());
         let names = full.iter().map(|p| p.as_os_str().as_bytes());
         let copy = |shard: Shard| path::tag(format!("{} shards", shard.count()).as_bytes(), names);
         let selection = Selection {
             shard: options.shard.map(|shard| (shard, copy(shard))),
             ..options.selection()
         };
-        let half = if let Some(sink) = options.plan.clone() {
-            Half::lists(found, &problems, selection, progress, Some(sink), &host)
+        if let Some(sink) = options.plan.clone() {
+            let lister = Lister::new(resolved, selection, progress, Some(sink), &host);
+            endpoint.play(lister.map_err(|e| TransferError::no_thread(&e))?);
         } else {
-            Half::sends(found, &problems, selection, progress, &host)
-        };
-        side.half = Some(half.map_err(|e| TransferError::no_thread(&e))?);
-        Ok(Self(Client {
-            side,
-            request,
-            options,
-            to: None,
-            agreed: None,
-            accepted: false,
-            wanted: None,
-            out: Outbox::default(),
-        }))
+            let sender = Sender::new(resolved, selection, progress, &host);
+            endpoint.play(sender.map_err(|e| TransferError::no_thread(&e))?);
+        }
+        Ok(Self(Client::new(endpoint, request, None, options)))
     }
 
     /// Sends what `input` gives until its end, as one file to the path `to`; nothing is read before the server has accepted
@@ -358,27 +353,15 @@ impl Upload {
             tag: path::tag(b"", [system.nodename().to_bytes(), b"-"]),
             places: vec![to.place()],
         };
-        let mut side = Side::new(true);
-        side.verify_disk = options.verify_disk;
-        side.brake = options.brake();
-        let progress = Arc::clone(side.handle.progress());
-        let pipe = PipeSender::new(input, entry, progress, &options.host());
-        side.half = Some(Half::SendsPipe(Box::new(pipe)));
-        Ok(Self(Client {
-            side,
-            request,
-            options,
-            to: None,
-            agreed: None,
-            accepted: false,
-            wanted: None,
-            out: Outbox::default(),
-        }))
+        let mut endpoint = options.endpoint(true);
+        let progress = Arc::clone(endpoint.handle.progress());
+        endpoint.play(PipeSender::new(input, entry, progress, &options.host()));
+        Ok(Self(Client::new(endpoint, request, None, options)))
     }
 
     /// Makes a handle for other threads.
     pub fn handle(&self) -> Handle {
-        self.0.side.handle.clone()
+        self.0.endpoint.handle.clone()
     }
 }
 
@@ -446,12 +429,25 @@ impl Download {
     }
 
     fn of(request: Message, to: (To, Requested), options: Options) -> Self {
-        let to = Some(to);
-        let mut side = Side::new(false);
-        side.verify_disk = options.verify_disk;
-        side.brake = options.brake();
-        Self(Client {
-            side,
+        let endpoint = options.endpoint(false);
+        Self(Client::new(endpoint, request, Some(to), options))
+    }
+
+    /// Makes a handle for other threads.
+    pub fn handle(&self) -> Handle {
+        self.0.endpoint.handle.clone()
+    }
+}
+
+impl Client {
+    fn new(
+        endpoint: Endpoint,
+        request: Message,
+        to: Option<(To, Requested)>,
+        options: Options,
+    ) -> Self {
+        Self {
+            endpoint,
             request,
             options,
             to,
@@ -459,26 +455,19 @@ impl Download {
             accepted: false,
             wanted: None,
             out: Outbox::default(),
-        })
+        }
     }
 
-    /// Makes a handle for other threads.
-    pub fn handle(&self) -> Handle {
-        self.0.side.handle.clone()
-    }
-}
-
-impl Client {
     fn messages(&mut self, session: &mut dyn Session) -> Result<(), TransferError> {
-        while let Some(message) = self.side.next(session)? {
+        while let Some(message) = self.endpoint.next(session)? {
             match message {
                 Message::Accepted { version, one_file }
                     if !self.accepted && self.agreed.is_some_and(|a| a.version == version) =>
                 {
                     self.accepted = true;
-                    self.side.handle.progress().set_phase(Phase::Moving);
+                    self.endpoint.handle.progress().set_phase(Phase::Moving);
                     match self.to.take() {
-                        None => self.start_reading()?,
+                        None => self.endpoint.accepted()?,
                         Some((To::Path(to), requested)) => {
                             self.receive(&to, requested.with_reply(one_file)?, one_file)?;
                         }
@@ -498,7 +487,7 @@ impl Client {
                     return Err(TransferError::new(code.of_server(), text).fix(fix));
                 }
                 Message::Lanes { token, lanes } => self.open_lanes(&token, lanes)?,
-                other if self.accepted => self.side.handle(other, session)?,
+                other if self.accepted => self.endpoint.handle(other)?,
                 _ => {
                     return Err(TransferError::protocol(
                         "the server did not answer the request",
@@ -507,14 +496,6 @@ impl Client {
             }
         }
         Ok(())
-    }
-
-    /// The server takes it: a pipe may be read.
-    fn start_reading(&mut self) -> Result<(), TransferError> {
-        match &mut self.side.half {
-            Some(Half::SendsPipe(pipe)) => pipe.start().map_err(|e| TransferError::no_thread(&e)),
-            _ => Ok(()),
-        }
     }
 
     fn receive_into(
@@ -529,10 +510,10 @@ impl Client {
             };
             return Err(no_single_file(places.first().map_or(b"", |p| &p.path)));
         }
-        let progress = Arc::clone(self.side.handle.progress());
+        let progress = Arc::clone(self.endpoint.handle.progress());
         let pipe = PipeReceiver::new(output, requested, progress, &self.options.host());
-        let pipe = pipe.map_err(|e| TransferError::no_thread(&e))?;
-        self.side.half = Some(Half::ReceivesPipe(Box::new(pipe)));
+        self.endpoint
+            .play(pipe.map_err(|e| TransferError::no_thread(&e))?);
         Ok(())
     }
 
@@ -546,12 +527,12 @@ impl Client {
         if one_file {
             check_delete(&self.options.mirror, &self.options.filter, &[])?;
         }
-        let progress = Arc::clone(self.side.handle.progress());
+        let progress = Arc::clone(self.endpoint.handle.progress());
         if let Some(sink) = self.options.plan.clone() {
             let (look, wanted) = (Look::local(to, one_file)?, self.options.request(one_file));
             let filter = self.options.filter.clone();
             let planner = Planner::new(look, (wanted, filter), requested, progress, Some(sink))?;
-            self.side.half = Some(Half::Plans(Box::new(planner)));
+            self.endpoint.play(planner);
             return Ok(());
         }
         let host = self.options.host();
@@ -575,65 +556,62 @@ impl Client {
             stripe_scope: None,
         };
         let receiver = Receiver::new(base, *tag, rules, requested, progress, &host)?;
-        let receiver = receiver.excluding(self.options.filter.clone());
-        self.side.half = Some(Half::Receives(Box::new(receiver)));
+        self.endpoint
+            .play(receiver.excluding(self.options.filter.clone()));
         Ok(())
     }
 
     fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
-        self.side.at(now);
+        self.endpoint.at(now);
         match event {
             Event::Connected { peer_key } => {
                 let check = self.options.check.as_ref();
                 if let Some(Err(e)) = check.map(|check| check(peer_key.as_deref())) {
-                    return self.side.fail(e, session);
+                    return self.endpoint.fail(e, session);
                 }
                 if let Err(e) = self.agree(session) {
-                    return self.side.fail(e, session);
+                    return self.endpoint.fail(e, session);
                 }
                 let mut out = Outbox::default();
                 out.push(&self.request);
                 out.flush(session);
-                self.side.handle.progress().set_phase(Phase::Waiting);
+                self.endpoint.handle.progress().set_phase(Phase::Waiting);
             }
             Event::Readable => {
                 if let Err(e) = self.messages(session) {
-                    self.side.fail(e, session);
+                    self.endpoint.fail(e, session);
                 }
             }
             Event::Delivered => {}
             Event::Closed(reason) => {
                 let declares = !session.peer_app().is_empty();
-                self.side
+                self.endpoint
                     .closed(&closed_by_server(&of_benches(reason, declares)));
             }
         }
     }
 
     fn poll(&mut self, now: Instant, session: &mut dyn Session) {
-        self.side.at(now);
-        if session.is_closed() || self.side.handle.progress().phase() == Phase::Done {
+        self.endpoint.at(now);
+        if session.is_closed() || self.endpoint.handle.progress().phase() == Phase::Done {
             return;
         }
         if let Some(e) = self.options.cancelled() {
-            self.side.fail(e, session);
+            self.endpoint.fail(e, session);
             return;
         }
-        if self.side.handle.progress().phase() != Phase::Connecting {
+        if self.endpoint.handle.progress().phase() != Phase::Connecting {
             self.ask_for_lanes();
             self.out.flush(session);
-            self.side.poll(session);
-            if self.side.holds()
+            self.endpoint.poll(session);
+            if self.endpoint.holds()
                 && let Err(e) = self.messages(session)
             {
-                self.side.fail(e, session);
+                self.endpoint.fail(e, session);
                 return;
             }
         }
-        if self.side.is_over() {
-            session.close(now, 0, "done");
-            self.side.end();
-        }
+        self.endpoint.close_if_over(session);
     }
 }
 
@@ -653,15 +631,15 @@ macro_rules! is_an_app {
     ($name:ident) => {
         impl Store for $name {
             fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
-                self.0.side.fill(extents, batch)
+                self.0.endpoint.fill(extents, batch)
             }
 
             fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
-                self.0.side.place(extents, batch)
+                self.0.endpoint.place(extents, batch)
             }
 
             fn sink(&self) -> Sink {
-                self.0.side.sink()
+                self.0.endpoint.sink()
             }
         }
 
@@ -675,7 +653,7 @@ macro_rules! is_an_app {
             }
 
             fn next_wake(&self) -> Option<Instant> {
-                self.0.side.next_wake()
+                self.0.endpoint.next_wake()
             }
         }
     };

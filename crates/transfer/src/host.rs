@@ -26,7 +26,7 @@ impl Host {
     /// Counts what the transfer uses. In virtual time nothing may depend on how fast this machine is.
     pub(crate) fn meter(&self) -> Meter {
         if self.simulated.is_some() {
-            Meter::idle()
+            Meter::default()
         } else {
             Meter::new()
         }

@@ -6,7 +6,7 @@
 //! - [`Lanes`] holds what the sessions of one process share. Pieces that were read go to the
 //!   session that has least to send. Loads that arrived go to the first session, which decides what
 //!   of them is missing. Both happen once per 512 KiB or 1 MiB, never per packet.
-//! - A session that ends leaves what its peer has not confirmed ([`Message::Got`]) to the others.
+//! - A session that ends leaves what its peer has not confirmed ([`Got`](crate::wire::Message::Got)) to the others.
 //! - When the first session ends, all do.
 
 use std::{
@@ -18,15 +18,9 @@ use std::{
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     thread,
-    time::Duration,
 };
 
-use farhaul_core::{
-    protocol::Session,
-    stats::Stats,
-    store::{Extent, Sink, StoreError},
-    time::Instant,
-};
+use farhaul_core::{protocol::Session, stats::Stats};
 
 use crate::{
     brake::Brake,
@@ -34,10 +28,13 @@ use crate::{
     pages::Pages,
     pool::Wake,
     ranges::RangeSet,
-    receiver::{LaneLoad, Receives},
-    sender::{Origin, Sends},
-    wire::{Code, MOST_LANES, Message, Outbox, Place, Token},
+    receiver::LaneLoad,
+    sender::Origin,
+    wire::{Code, MOST_LANES, Place, Token},
 };
+
+mod lane;
+pub(crate) use lane::Lane;
 
 /// The most that a copy takes by itself.
 const MOST_UNASKED: u32 = 8;
@@ -295,6 +292,11 @@ impl Link {
         self.number
     }
 
+    /// Sets the function that wakes the session.
+    pub(crate) fn woken_by(&self, wake: Wake) {
+        let _only_once = self.wake.set(wake);
+    }
+
     fn wake(&self) {
         if let Some(wake) = self.wake.get() {
             wake();
@@ -339,207 +341,6 @@ impl Link {
     pub(crate) fn take_returned(&self) -> (Vec<Vec<u8>>, u64) {
         let mut queues = lock(&self.queues);
         (mem::take(&mut queues.returned), queues.align)
-    }
-}
-
-enum Work {
-    Sends(Sends),
-    Receives(Receives),
-}
-
-/// One end of a further parallel session.
-pub(crate) struct Lane {
-    lanes: Arc<Lanes>,
-    link: Arc<Link>,
-    work: Work,
-    out: Outbox,
-    came: bool,
-    left: bool,
-    usage: Use,
-    fault: Option<TransferError>,
-}
-
-/// State of a session that uses its part of rate and share, or does not.
-#[derive(Default)]
-struct Use {
-    busy: bool,
-    /// Time at which the session last had something on its way.
-    at: Option<Instant>,
-    /// Content received by then.
-    received: u64,
-}
-
-/// Time for which a session keeps its part without anything on its way.
-const PAUSE: Duration = Duration::from_millis(500);
-
-impl Lane {
-    /// Enters a further session of a copy, if the copy may have another.
-    pub(crate) fn enter(lanes: Arc<Lanes>) -> Result<Self, TransferError> {
-        let link = lanes.enter().ok_or_else(|| {
-            let text = "this copy has all its lanes, or had them";
-            TransferError::new(Code::Busy, text).fix("the copy goes on without this one")
-        })?;
-        Ok(Self::new(lanes, link))
-    }
-
-    /// The end of `link`, for a session that `wake` wakes.
-    pub(crate) fn new(lanes: Arc<Lanes>, link: Arc<Link>) -> Self {
-        let work = if lanes.sends {
-            Work::Sends(Sends::default())
-        } else {
-            Work::Receives(Receives::default())
-        };
-        Self {
-            lanes,
-            link,
-            work,
-            out: Outbox::default(),
-            came: false,
-            left: false,
-            usage: Use::default(),
-            fault: None,
-        }
-    }
-
-    pub(crate) const fn lanes(&self) -> &Arc<Lanes> {
-        &self.lanes
-    }
-
-    pub(crate) fn sends(&self) -> bool {
-        self.lanes.sends
-    }
-
-    /// Sets the function that wakes the session.
-    pub(crate) fn woken_by(&self, wake: Wake) {
-        let _only_once = self.link.wake.set(wake);
-    }
-
-    /// Notes that both ends know this session as one of the copy.
-    pub(crate) fn come(&mut self) {
-        if !mem::replace(&mut self.came, true) {
-            self.link.came.store(true, Relaxed);
-            self.lanes.up.fetch_add(1, Relaxed);
-            self.lanes.tell(LaneEvent::Joined(Arc::clone(&self.link)));
-        }
-    }
-
-    pub(crate) fn handle(&mut self, message: Message) -> Result<(), TransferError> {
-        match (message, &mut self.work) {
-            (Message::Got { ranges }, Work::Sends(sends)) => sends.confirm(&ranges),
-            _ => Err(TransferError::protocol(
-                "the peer sent a message that no lane takes",
-            )),
-        }
-    }
-
-    pub(crate) fn poll(&mut self, now: Instant, session: &mut dyn Session) {
-        match &mut self.work {
-            Work::Sends(sends) => sends.poll(&self.link, &self.lanes, session),
-            Work::Receives(receives) => receives.poll(now, &self.link, &self.lanes, &mut self.out),
-        }
-        if !crate::bounds::has_room(&self.out, session) {
-            let text = "the peer has not read an answer for a long time";
-            self.fault
-                .get_or_insert(TransferError::new(Code::ConnectionLost, text));
-        }
-        self.out.flush(session);
-        let stats = session.stats();
-        let moves = match &self.work {
-            Work::Sends(_) => self.link.backlog() > 0 || stats.in_flight > 0,
-            Work::Receives(_) => stats.data_received != self.usage.received,
-        };
-        if moves {
-            self.usage.at = Some(now);
-            self.usage.received = stats.data_received;
-        }
-        let lately = self.usage.at.is_some_and(|at| now.since(at) < PAUSE);
-        self.set_busy(lately && !self.left);
-        *lock(&self.link.stats) = stats;
-    }
-
-    fn set_busy(&mut self, busy: bool) {
-        if mem::replace(&mut self.usage.busy, busy) == busy {
-            return;
-        }
-        if busy {
-            self.lanes.busy.fetch_add(1, Relaxed);
-        } else {
-            self.lanes.busy.fetch_sub(1, Relaxed);
-        }
-        self.lanes.wake_first();
-    }
-
-    pub(crate) const fn take_fault(&mut self) -> Option<TransferError> {
-        self.fault.take()
-    }
-
-    pub(crate) fn next_wake(&self) -> Option<Instant> {
-        let due = match &self.work {
-            Work::Sends(_) => None,
-            Work::Receives(receives) => receives.next_wake(),
-        };
-        let pause = self.usage.at.filter(|_| self.usage.busy);
-        pause.map(|at| at + PAUSE).into_iter().chain(due).min()
-    }
-
-    pub(crate) fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
-        match &mut self.work {
-            Work::Sends(sends) => sends.fill(extents, batch, &self.lanes),
-            Work::Receives(_) => Err(StoreError(
-                "internal: content requested of the receiving side".into(),
-            )),
-        }
-    }
-
-    pub(crate) fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
-        match &mut self.work {
-            Work::Sends(_) => Err(StoreError(
-                "the peer sent content that was not requested".into(),
-            )),
-            Work::Receives(receives) => receives.place(extents, batch, &self.link, &self.lanes),
-        }
-    }
-
-    pub(crate) const fn sink(&self) -> Sink {
-        match &self.work {
-            Work::Sends(_) => Sink::ENDLESS,
-            Work::Receives(receives) => receives.sink(),
-        }
-    }
-
-    /// Ends the session, by `why` unless the copy is over. Bytes that are not known to have arrived
-    /// go back.
-    pub(crate) fn leave(&mut self, why: Option<&TransferError>) {
-        if mem::replace(&mut self.left, true) {
-            return;
-        }
-        self.set_busy(false);
-        let mut queues = lock(&self.link.queues);
-        queues.gone = true;
-        let pieces = mem::take(&mut queues.pieces);
-        drop(queues);
-        let mut unconfirmed = match &mut self.work {
-            Work::Sends(sends) => sends.take_unconfirmed(),
-            Work::Receives(_) => RangeSet::default(),
-        };
-        for piece in pieces {
-            unconfirmed.insert(piece.range);
-        }
-        if self.came {
-            self.lanes.up.fetch_sub(1, Relaxed);
-        }
-        self.lanes.tell(LaneEvent::Left {
-            number: self.link.number,
-            unconfirmed,
-            why: why.map(|e| e.text.clone()),
-        });
-    }
-}
-
-impl Drop for Lane {
-    fn drop(&mut self) {
-        let why = TransferError::new(Code::Internal, "it was dropped");
-        self.leave(Some(&why));
     }
 }
 
@@ -593,43 +394,5 @@ impl Joinable {
             let text = "no copy with your key has this lane";
             TransferError::new(Code::Auth, text).fix("the copy may be over; otherwise run it again")
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use farhaul_core::congestion::Sharing;
-    use farhaul_testkit::FakeSession;
-
-    use super::*;
-
-    #[test]
-    fn a_lane_without_content_takes_no_part_of_rate_and_share() {
-        for sends in [true, false] {
-            let brake = Brake::new(Sharing::Fair);
-            let lanes = Arc::new(Lanes::new(sends, brake, None, 2));
-            let link = lanes.enter().expect("one of two");
-            let mut lane = Lane::new(Arc::clone(&lanes), link);
-            lane.come();
-            let mut session = FakeSession::default();
-            let start = Instant::EPOCH;
-            lane.poll(start, &mut session);
-            assert_eq!((lanes.up(), lanes.sharing()), (2, 1));
-            session.stats.in_flight = 9;
-            session.stats.data_received = 9;
-            lane.poll(start, &mut session);
-            assert_eq!(lanes.sharing(), 2);
-            session.stats.in_flight = 0;
-            lane.poll(start + PAUSE / 2, &mut session);
-            assert_eq!(lanes.sharing(), 2, "a pause is not the end");
-            let due = lane.next_wake().expect("it looks again");
-            lane.poll(due.max(start + PAUSE), &mut session);
-            assert_eq!(lanes.sharing(), 1);
-            session.stats.in_flight = 9;
-            session.stats.data_received = 10;
-            lane.poll(start + PAUSE * 9, &mut session);
-            lane.leave(None);
-            assert_eq!((lanes.up(), lanes.sharing()), (1, 1));
-        }
     }
 }

@@ -11,6 +11,7 @@
 //! - content: `table` (offsets to entries), `digest` (BLAKE3), `facts` (owners, attributes)
 //! - who does it: `scan` (with its `filter`) and `sender`, `receiver` (with its journal), `pool`
 //!   (threads), `pages` (their buffers); `plan`, which only reports what they would do
+//! - what a side does in one session, whichever of these: `role`; `endpoint` does it
 //! - one end is a pipe: `pipe`; ranges of files, without a copy: `read`
 //! - how it is slowed down: `brake`; how it uses several parallel sessions: `lanes`
 //! - file system calls: `disk`, `confine`; what replaces them in tests, and threads: `host`
@@ -24,19 +25,20 @@ mod agreed;
 mod bounds;
 mod brake;
 mod clean;
+mod close_reason;
 mod confine;
 mod digest;
 mod disk;
+mod endpoint;
 mod error;
 mod facts;
+mod failure_log;
 mod filter;
 #[cfg(any(test, feature = "hostile"))]
 mod fuzz;
-mod half;
 mod host;
 mod lacks;
 mod lanes;
-mod ledger;
 mod meter;
 mod names;
 mod pages;
@@ -49,6 +51,7 @@ mod ranges;
 mod read;
 mod receiver;
 mod requested;
+mod role;
 mod scan;
 mod sender;
 mod silence;
@@ -67,13 +70,13 @@ pub use confine::read_whole;
 #[doc(hidden)]
 pub use disk::{Answer, Call, Disk, Interposer};
 pub use error::{Advice, TransferError};
+pub use failure_log::Failure;
 pub use filter::Filter;
 #[cfg(any(test, feature = "hostile"))]
 pub use fuzz::{fuzz_grants, fuzz_lanes, fuzz_reads, fuzz_receiver, fuzz_sender, fuzz_server};
 #[doc(hidden)]
 pub use host::{Simulated, VirtualTime};
 pub use lanes::lanes_by_cores;
-pub use ledger::Failure;
 pub use plan::{ListedStamp, Planned};
 pub use progress::{FileOver, Phase, Progress, Reported};
 #[doc(hidden)]

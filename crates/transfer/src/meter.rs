@@ -6,17 +6,13 @@ use farhaul_io::cpu;
 use crate::wire::{Message, Sending, Usage};
 
 /// Counts what this process uses from now on.
-#[derive(Clone, Copy, Debug)]
+/// Without a start it counts nothing: in virtual time nothing may depend on how fast this machine is.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Meter(Option<std::time::Duration>);
 
 impl Meter {
     pub(crate) fn new() -> Self {
         Self(Some(cpu::process_time()))
-    }
-
-    /// Counts nothing: in virtual time nothing may depend on how fast this machine is.
-    pub(crate) const fn idle() -> Self {
-        Self(None)
     }
 
     pub(crate) fn usage(self) -> Usage {

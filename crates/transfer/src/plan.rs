@@ -4,29 +4,28 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     io,
-    sync::{Arc, mpsc},
+    sync::Arc,
 };
 
-use farhaul_core::{protocol::Session, units::Size};
+use farhaul_core::{protocol::Session, time::Instant, units::Size};
 use rustix::fs::{FileType, Stat};
 
 use crate::{
-    bounds::{LARGEST, UNWRITTEN, WINDOW, charge, has_room},
+    bounds::{LARGEST, UNWRITTEN, WINDOW, charge},
     confine::{self, Tree},
     error::TransferError,
     filter::Filter,
     host::Host,
-    ledger::Ledger,
     meter::Meter,
-    pool,
-    progress::{Phase, Progress},
+    pool::{self, LOOK_AGAIN},
+    progress::Progress,
     receiver::{Listed, Look, Walk},
     requested::Requested,
-    scan::{self, Found, Listing, Partition, Selection, Source},
+    role::{Role, RoleCore, State},
+    scan::{self, Found, Listing, Problem, Selection, Source},
     sender::Identity,
     wire::{
-        Action, Code, Entry, Kind, Message, NOT_LISTED, Outbox, RequestOptions, Symlinks, Tally,
-        limits::TARGET_FRAME, path, short,
+        Action, Code, Entry, Kind, Message, RequestOptions, Symlinks, limits::TARGET_FRAME, path,
     },
 };
 
@@ -82,8 +81,8 @@ fn report_path(sink: Option<&Sink>, action: Action, path: Vec<u8>) {
 
 /// The side that has the files.
 pub(crate) struct Lister {
-    found: Option<Listing>,
-    backlog: VecDeque<Found>,
+    core: RoleCore,
+    found: Listing,
     /// Listed, not judged.
     listed: VecDeque<Entry>,
     /// Memory that the listed entries cost, bytes.
@@ -95,112 +94,39 @@ pub(crate) struct Lister {
     troubles: BTreeMap<u64, String>,
     troubled: usize,
     ended: bool,
-    out: Outbox,
     sink: Option<Sink>,
-    pub(crate) ledger: Ledger,
-    pub(crate) tally: Tally,
-    pub(crate) finished: bool,
-    /// True if the last message was sent.
-    parted: bool,
-    meter: Meter,
-    progress: Arc<Progress>,
-    /// Error that ends the plan.
-    fault: Option<TransferError>,
-    /// Partition of a shard, once everything was listed.
-    pub(crate) partition: Option<Partition>,
 }
 
 impl Lister {
-    /// Starts to scan `sources`.
+    /// Starts to scan sources; some are missing.
     pub(crate) fn new(
-        sources: Vec<Source>,
+        (sources, missing): (Vec<Source>, Vec<Problem>),
         selection: Selection,
         progress: Arc<Progress>,
         sink: Option<Sink>,
         host: &Host,
     ) -> io::Result<Self> {
-        Ok(Self {
-            found: Some(scan::start(
-                sources,
-                selection,
-                Arc::clone(&progress),
-                host,
-            )?),
-            backlog: VecDeque::new(),
+        let mut lister = Self {
+            core: RoleCore::of_sender(Arc::clone(&progress), host.meter()),
+            found: scan::start(sources, selection, progress, host)?,
             listed: VecDeque::new(),
             charged: 0,
             first: 0,
             troubles: BTreeMap::new(),
             troubled: 0,
             ended: false,
-            out: Outbox::default(),
             sink,
-            ledger: Ledger::default(),
-            tally: Tally::default(),
-            finished: false,
-            parted: false,
-            meter: host.meter(),
-            progress,
-            fault: None,
-            partition: None,
-        })
-    }
-
-    pub(crate) const fn is_waiting(&self) -> bool {
-        self.found.is_some()
-    }
-
-    /// Takes the error with which the plan must end, once.
-    pub(crate) const fn take_fault(&mut self) -> Option<TransferError> {
-        self.fault.take()
+        };
+        for problem in &missing {
+            lister.note(problem);
+        }
+        Ok(lister)
     }
 
     /// A problem found by the scan or before.
-    pub(crate) fn note(&mut self, problem: &scan::Problem) {
-        self.out.push(&Message::Failed {
-            file: NOT_LISTED,
-            code: problem.code,
-            again: false,
-            text: short(&problem.text),
-        });
+    fn note(&mut self, problem: &Problem) {
+        self.core.note(problem);
         report_failure(self.sink.as_ref(), problem.code, &problem.text);
-        self.ledger.add(problem.code, problem.text.clone());
-    }
-
-    /// Moves everything on.
-    pub(crate) fn poll(&mut self, session: &mut dyn Session) {
-        while self.charged < WINDOW - LARGEST && has_room(&self.out, session) && self.refill() {
-            self.list();
-        }
-        let listed = self.found.is_none() && self.backlog.is_empty() && self.fault.is_none();
-        if listed && self.listed.is_empty() && !self.ended {
-            self.ended = true;
-            self.out.push(&Message::End {
-                entries: self.first,
-            });
-            self.progress.set_phase(Phase::Finishing);
-        }
-        if self.finished && !std::mem::replace(&mut self.parted, true) {
-            self.out.push(&self.meter.bye(&session.stats(), 1));
-        }
-        self.out.flush(session);
-    }
-
-    /// True if there is something to list.
-    fn refill(&mut self) -> bool {
-        if let Some(found) = &self.found
-            && self.backlog.is_empty()
-        {
-            match found.try_recv() {
-                Ok(batch) => self.backlog.extend(batch),
-                Err(mpsc::TryRecvError::Empty) => {}
-                Err(mpsc::TryRecvError::Disconnected) => {
-                    self.found = None;
-                    self.fault.get_or_insert_with(scan::ended_early);
-                }
-            }
-        }
-        !self.backlog.is_empty()
     }
 
     fn list(&mut self) {
@@ -208,7 +134,7 @@ impl Lister {
         let (mut entries, mut paths) = (Vec::new(), Vec::new());
         let mut bytes = 0;
         while bytes < TARGET_FRAME && self.charged < WINDOW - LARGEST {
-            match self.backlog.pop_front() {
+            match self.found.pop() {
                 Some(Found::Entry(scanned)) => {
                     let entry = scanned.entry;
                     bytes += entry.len();
@@ -226,15 +152,10 @@ impl Lister {
                 }
                 Some(Found::Kept(path)) => {
                     bytes += path.len();
-                    self.out.push(&Message::Kept { paths: vec![path] });
+                    self.core.out.push(&Message::Kept { paths: vec![path] });
                 }
-                Some(Found::End(partition)) => {
-                    (self.found, self.partition) = (None, partition);
-                }
-                Some(Found::Broken(why)) => {
-                    self.found = None;
-                    self.fault.get_or_insert(pool::internal(scan::DOING, &why));
-                }
+                Some(Found::End(partition)) => self.core.partition = partition,
+                Some(Found::Broken(why)) => self.core.fail(pool::internal(scan::DOING, &why)),
                 None => break,
             }
         }
@@ -242,15 +163,20 @@ impl Lister {
             report_path(self.sink.as_ref(), Action::Exclude, path.clone());
         }
         if !paths.is_empty() {
-            self.out.push(&Message::Excluded { paths });
+            self.core.out.push(&Message::Excluded { paths });
         }
         if !entries.is_empty() {
-            self.out.push(&Message::Entries { first, entries });
+            self.core.out.push(&Message::Entries { first, entries });
         }
     }
+}
 
-    /// Takes a message from the receiver.
-    pub(crate) fn handle(&mut self, message: Message) -> Result<(), TransferError> {
+impl Role for Lister {
+    fn core(&mut self) -> &mut RoleCore {
+        &mut self.core
+    }
+
+    fn handle(&mut self, message: Message) -> Result<(), TransferError> {
         match message {
             Message::Verdicts { first, actions }
                 if first == self.first && actions.len() <= self.listed.len() =>
@@ -260,7 +186,7 @@ impl Lister {
                     self.troubled -= why.len();
                     if let Some(entry) = self.listed.pop_front() {
                         self.charged -= charge(&entry);
-                        self.ledger.planned += u64::from(action.sends());
+                        self.core.log.planned += u64::from(action.sends());
                         report(self.sink.as_ref(), action, &entry, why);
                     }
                     self.first += 1;
@@ -275,19 +201,18 @@ impl Lister {
                     let before = self.troubles.insert(file, text.clone());
                     self.troubled -= before.map_or(0, |text| text.len());
                 }
-                self.ledger.add(code, text);
+                self.core.log.add(code, text);
                 Ok(())
             }
-            Message::Deletions { paths } if self.ended && !self.finished => {
+            Message::Deletions { paths } if self.ended && !self.core.is_finished() => {
                 for path in paths {
                     report_path(self.sink.as_ref(), Action::Delete, path);
                 }
                 Ok(())
             }
-            Message::Finished { tally, .. } if self.ended && !self.finished => {
-                self.tally = tally;
-                self.progress.set(&tally);
-                self.finished = true;
+            Message::Finished { tally, .. } if self.ended && !self.core.is_finished() => {
+                self.core.note_tally(&tally);
+                self.core.state = State::Finished;
                 Ok(())
             }
             _ => Err(TransferError::protocol(
@@ -295,10 +220,36 @@ impl Lister {
             )),
         }
     }
+
+    fn poll(&mut self, _now: Instant, session: &mut dyn Session) {
+        while self.charged < WINDOW - LARGEST && self.core.has_room(session) {
+            match self.found.refill() {
+                Ok(true) => self.list(),
+                Ok(false) => break,
+                Err(e) => self.core.fail(e),
+            }
+        }
+        let listed = self.found.is_over() && self.core.fault.is_none();
+        if listed && self.listed.is_empty() && !self.ended {
+            self.ended = true;
+            self.core.end_list(self.first);
+        }
+        self.core.part(session);
+        self.core.out.flush(session);
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.found.is_waiting()
+    }
+
+    fn next_wake(&self, now: Instant) -> Option<Instant> {
+        self.is_waiting().then(|| now + LOOK_AGAIN)
+    }
 }
 
 /// The side that would get the files.
 pub(crate) struct Planner {
+    core: RoleCore,
     /// The destination, if it is there.
     tree: Option<Tree>,
     rename: Option<Vec<u8>>,
@@ -316,14 +267,7 @@ pub(crate) struct Planner {
     found: Vec<Vec<u8>>,
     /// True while the search for deletions waits for room.
     unheard: bool,
-    finished: bool,
-    over: bool,
-    out: Outbox,
     sink: Option<Sink>,
-    pub(crate) ledger: Ledger,
-    pub(crate) tally: Tally,
-    meter: Meter,
-    progress: Arc<Progress>,
 }
 
 impl Planner {
@@ -347,6 +291,7 @@ impl Planner {
             .statvfs()
             .map_or(u64::MAX, |s| s.f_bavail.saturating_mul(s.f_frsize));
         Ok(Self {
+            core: RoleCore::of_receiver(progress, Meter::new()),
             tree: look.dir.map(Tree::new),
             rename: look.rename,
             options,
@@ -358,14 +303,7 @@ impl Planner {
             walk: None,
             found: Vec::new(),
             unheard: false,
-            finished: false,
-            over: false,
-            out: Outbox::default(),
             sink,
-            ledger: Ledger::default(),
-            tally: Tally::default(),
-            meter: Meter::new(),
-            progress,
         })
     }
 
@@ -374,81 +312,6 @@ impl Planner {
     pub(crate) fn with_room(mut self, room: u64) -> Self {
         self.free = self.free.min(room);
         self
-    }
-
-    /// True if another message may be taken: there is room for its answers.
-    pub(crate) fn takes_more(&self, session: &dyn Session) -> bool {
-        has_room(&self.out, session)
-    }
-
-    pub(crate) const fn is_finished(&self) -> bool {
-        self.finished
-    }
-
-    pub(crate) const fn is_over(&self) -> bool {
-        self.over
-    }
-
-    /// Moves everything on.
-    pub(crate) fn poll(&mut self, session: &mut dyn Session) {
-        self.progress.set(&self.tally);
-        let room = has_room(&self.out, session);
-        self.unheard = !room && self.walk.is_some();
-        if room {
-            self.look_for_deletions();
-        }
-        self.out.flush(session);
-    }
-
-    /// True while it has something to do, though nothing arrives and nothing leaves.
-    pub(crate) const fn is_waiting(&self) -> bool {
-        self.walk.is_some() && !self.unheard
-    }
-
-    /// Takes a message from the sender.
-    pub(crate) fn handle(&mut self, message: Message) -> Result<(), TransferError> {
-        match message {
-            Message::Entries { first, entries }
-                if first == self.next && !self.finished && self.walk.is_none() =>
-            {
-                let mut actions = Vec::with_capacity(entries.len());
-                for entry in &entries {
-                    actions.push(self.judge(entry)?);
-                    self.next += 1;
-                }
-                self.out.push(&Message::Verdicts { first, actions });
-                Ok(())
-            }
-            Message::Excluded { paths } => {
-                for path in paths {
-                    report_path(self.sink.as_ref(), Action::Exclude, path);
-                }
-                Ok(())
-            }
-            Message::Failed { code, text, .. } if !self.finished => {
-                self.tally.files_failed += u64::from(code != Code::Ok);
-                let text = path::show(&text);
-                report_failure(self.sink.as_ref(), code, &text);
-                self.ledger.add(code, text);
-                Ok(())
-            }
-            Message::Kept { paths } if !self.finished && self.walk.is_none() => {
-                self.note_kept(&paths)
-            }
-            Message::End { entries }
-                if entries == self.next && !self.finished && self.walk.is_none() =>
-            {
-                self.end();
-                Ok(())
-            }
-            Message::Bye { .. } if self.finished => {
-                self.over = true;
-                Ok(())
-            }
-            _ => Err(TransferError::protocol(
-                "the peer sent a message that is not allowed in a plan",
-            )),
-        }
     }
 
     fn note_kept(&mut self, paths: &[Vec<u8>]) -> Result<(), TransferError> {
@@ -483,20 +346,15 @@ impl Planner {
             Ok(action) => {
                 report(self.sink.as_ref(), action, entry, String::new());
                 let there = matches!(action, Action::Compare | Action::Keep);
-                self.tally.files_skipped += u64::from(there && entry.kind == Kind::File);
-                self.ledger.planned += u64::from(action.sends());
+                self.core.tally.files_skipped += u64::from(there && entry.kind == Kind::File);
+                self.core.log.planned += u64::from(action.sends());
                 return Ok(action);
             }
             Err((code, why)) => (code, why),
         };
         let text = format!("{}: {why}", path::show(&entry.path));
-        self.out.push(&Message::Trouble {
-            file: self.next,
-            code,
-            text: short(&text),
-        });
-        self.tally.files_failed += u64::from(code != Code::Ok);
-        self.ledger.add(code, text);
+        self.core.trouble(self.next, code, text);
+        self.core.tally.files_failed += u64::from(code != Code::Ok);
         report(self.sink.as_ref(), Action::Fail, entry, why);
         Ok(Action::Fail)
     }
@@ -612,5 +470,74 @@ impl Planner {
             }
             Err(e) => Err(e),
         }
+    }
+}
+
+impl Role for Planner {
+    fn core(&mut self) -> &mut RoleCore {
+        &mut self.core
+    }
+
+    fn handle(&mut self, message: Message) -> Result<(), TransferError> {
+        match message {
+            Message::Entries { first, entries }
+                if first == self.next && !self.core.is_finished() && self.walk.is_none() =>
+            {
+                let mut actions = Vec::with_capacity(entries.len());
+                for entry in &entries {
+                    actions.push(self.judge(entry)?);
+                    self.next += 1;
+                }
+                self.core.out.push(&Message::Verdicts { first, actions });
+                Ok(())
+            }
+            Message::Excluded { paths } => {
+                for path in paths {
+                    report_path(self.sink.as_ref(), Action::Exclude, path);
+                }
+                Ok(())
+            }
+            Message::Failed { code, text, .. } if !self.core.is_finished() => {
+                self.core.tally.files_failed += u64::from(code != Code::Ok);
+                let text = path::show(&text);
+                report_failure(self.sink.as_ref(), code, &text);
+                self.core.log.add(code, text);
+                Ok(())
+            }
+            Message::Kept { paths } if !self.core.is_finished() && self.walk.is_none() => {
+                self.note_kept(&paths)
+            }
+            Message::End { entries }
+                if entries == self.next && !self.core.is_finished() && self.walk.is_none() =>
+            {
+                self.end();
+                Ok(())
+            }
+            _ => Err(TransferError::protocol(
+                "the peer sent a message that is not allowed in a plan",
+            )),
+        }
+    }
+
+    fn poll(&mut self, _now: Instant, session: &mut dyn Session) {
+        self.core.progress.set(&self.core.tally);
+        let room = self.core.has_room(session);
+        self.unheard = !room && self.walk.is_some();
+        if room {
+            self.look_for_deletions();
+        }
+        self.core.out.flush(session);
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.walk.is_some() && !self.unheard
+    }
+
+    fn next_wake(&self, now: Instant) -> Option<Instant> {
+        self.is_waiting().then_some(now)
+    }
+
+    fn takes_more(&self, session: &dyn Session) -> bool {
+        self.core.has_room(session)
     }
 }

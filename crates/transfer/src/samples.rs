@@ -25,9 +25,9 @@ use farhaul_io::App;
 use rustix::fs::{FileType, OFlags};
 
 use crate::{
+    close_reason::{closed_by_server, error_of},
     confine, disk,
     error::TransferError,
-    half::{closed_by_server, error_of},
     names::Cursor,
     server::Share,
     wire::{Code, Direction, path},

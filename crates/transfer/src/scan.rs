@@ -21,7 +21,6 @@ use rustix::fs::{FileType, OFlags, Stat};
 use crate::{
     confine::{self, Dir},
     disk::File,
-    error::TransferError,
     filter::Filter,
     names::{Cursor, Since},
     pool,
@@ -213,11 +212,6 @@ pub(crate) enum Found {
 
 /// The current activity of the scanner, as text.
 pub(crate) const DOING: &str = "listing the sources";
-
-/// Error for a channel that ended without [`Found::End`].
-pub(crate) fn ended_early() -> TransferError {
-    pool::internal(DOING, "its thread ended early")
-}
 
 /// Memory that a walk holds for large directories, bytes; it reads them again for the rest.
 #[derive(Clone, Copy)]

@@ -20,9 +20,9 @@ use farhaul_io::App;
 use crate::{
     agreed::{Agreed, apart},
     brake::Control,
+    endpoint::Endpoint,
     error::{Advice, TransferError},
     filter::Filter,
-    half::{Half, Side},
     host::{Host, Simulated},
     plan::Planner,
     quota::{Claim, Quota},
@@ -92,7 +92,7 @@ struct Waiting {
 /// Answers one session.
 pub struct Server {
     policy: Arc<Policy>,
-    side: Side,
+    endpoint: Endpoint,
     host: Host,
     out: Outbox,
     /// The key of the peer, once it is connected.
@@ -130,7 +130,7 @@ impl Server {
     pub fn new(policy: Arc<Policy>, wake: Option<Arc<dyn Fn() + Send + Sync>>) -> Self {
         Self {
             policy,
-            side: Side::new(true),
+            endpoint: Endpoint::new(true),
             host: Host {
                 wake,
                 simulated: None,
@@ -167,7 +167,7 @@ impl Server {
     /// session.
     #[must_use]
     pub fn controlled(mut self, control: Arc<Control>) -> Self {
-        self.side.brake.control = control;
+        self.endpoint.brake.control = control;
         self
     }
 
@@ -197,23 +197,23 @@ impl Server {
 
     /// Makes a handle for other threads.
     pub fn handle(&self) -> Handle {
-        self.side.handle.clone()
+        self.endpoint.handle.clone()
     }
 
     /// Acts on what arrived. While a request waits, the rest stays with the session, which bounds it.
     fn read(&mut self, session: &mut dyn Session) {
         if self.waits.is_none() {
             if let Err(e) = self.messages(session) {
-                self.side.fail(e, session);
+                self.endpoint.fail(e, session);
             }
-            self.side.keep_rate(session);
+            self.endpoint.keep_rate(session);
         }
     }
 
     fn messages(&mut self, session: &mut dyn Session) -> Result<(), TransferError> {
         while self.waits.is_none()
             && self.lent.is_none()
-            && let Some(message) = self.side.next(session)?
+            && let Some(message) = self.endpoint.next(session)?
         {
             match message {
                 Message::Request {
@@ -226,7 +226,7 @@ impl Server {
                     self.answered = true;
                     self.leaves = None;
                     let put = direction == Direction::Put;
-                    self.side.set_put(put);
+                    self.endpoint.set_put(put);
                     self.asked = Some((put, places.clone()));
                     self.answer(Request {
                         version,
@@ -241,7 +241,7 @@ impl Server {
                     self.join(&token);
                 }
                 Message::WantProbe { millis, fetch } if !self.answered && self.has_probes() => {
-                    if !self.side.has_read_all() {
+                    if !self.endpoint.has_read_all() {
                         let text = "a client that begins a probe before it is allowed";
                         return Err(TransferError::protocol(text));
                     }
@@ -272,8 +272,8 @@ impl Server {
                     ));
                 }
                 // A client lists its files before it knows that it was refused.
-                _ if self.answered && self.side.half.is_none() => {}
-                other => self.read_of(other, session)?,
+                _ if self.answered && self.endpoint.role.is_none() => {}
+                other => self.read_of(other)?,
             }
         }
         Ok(())
@@ -331,7 +331,7 @@ impl Server {
     fn begin(&mut self, shares: &[Share], request: &Request) -> Result<bool, TransferError> {
         let peer = self.peer.as_deref().unwrap_or_default();
         let rate = self.policy.max_rate(peer, shares);
-        self.side.brake.rate = rate.unwrap_or(Rate::UNLIMITED);
+        self.endpoint.brake.rate = rate.unwrap_or(Rate::UNLIMITED);
         match (request.direction, shares, &request.places[..]) {
             (Direction::Put, [share], [place]) => {
                 let at = self.delivered_at(share, place, &request.options);
@@ -349,7 +349,7 @@ impl Server {
         rel: &[u8],
         request: &Request,
     ) -> Result<bool, TransferError> {
-        let progress = Arc::clone(self.side.handle.progress());
+        let progress = Arc::clone(self.endpoint.handle.progress());
         let (root, reach, options) = (share.root(), share.reach(), &*request.options);
         share.may_answer(options)?;
         self.policy.ordered(options)?;
@@ -363,7 +363,7 @@ impl Server {
         if one_file {
             check_delete(&options.mirror, &filter, &[])?;
         }
-        self.side.verify_disk = options.verify_disk;
+        self.endpoint.verify_disk = options.verify_disk;
         if options.dry {
             let look = Look::beneath(root, rel, one_file)?;
             let options = RequestOptions {
@@ -372,7 +372,7 @@ impl Server {
             };
             let planner = Planner::new(look, (options, filter), requested, progress, None)?;
             let planner = planner.with_room(share.quota().map_or(u64::MAX, Quota::room));
-            self.side.half = Some(Half::Plans(Box::new(planner)));
+            self.endpoint.play(planner);
         } else {
             let base = Base::beneath(root, rel, one_file)?;
             if options.pipe && base.rename.is_none() {
@@ -407,7 +407,7 @@ impl Server {
                 .excluding(filter)
                 .within(share.quota().cloned().map(Claim::new));
             let lock = Arc::downgrade(receiver.lock());
-            self.side.half = Some(Half::Receives(Box::new(receiver)));
+            self.endpoint.play(receiver);
             let mut live = self.policy.live();
             let slot = live.entry(tag).or_default();
             (slot.holder, slot.lock) = (Some(Arc::clone(&holder)), lock);
@@ -487,7 +487,7 @@ impl Server {
         }
         if holder.superseded.load(Relaxed) {
             let e = TransferError::new(Code::Locked, "the same command was started again");
-            self.side.fail(e, session);
+            self.endpoint.fail(e, session);
             self.let_go();
         }
     }
@@ -512,19 +512,19 @@ impl Server {
                 )
             };
             TransferError::new(Code::ConnectionLost, text).fix(fix)
-        } else if let Some(e) = self.side.idle() {
+        } else if let Some(e) = self.endpoint.idle() {
             e
         } else {
             return;
         };
-        self.side.fail(e, session);
+        self.endpoint.fail(e, session);
         self.leaves = None;
         self.let_go();
     }
 
     /// Lets go of the destination at once: the peer may be back before this is dropped.
     fn let_go(&mut self) {
-        self.side.half = None;
+        self.endpoint.role = None;
         self.lent = None;
         self.measuring = None;
         if let Some((tag, _)) = self.holds.take() {
@@ -558,29 +558,29 @@ impl Store for Server {
     fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
         match &mut self.lent {
             Some(probe) => probe.fill(extents, batch),
-            None => self.side.fill(extents, batch),
+            None => self.endpoint.fill(extents, batch),
         }
     }
 
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
         let Some(probe) = &mut self.lent else {
-            return self.side.place(extents, batch);
+            return self.endpoint.place(extents, batch);
         };
-        self.side.brake.place(extents);
+        self.endpoint.brake.place(extents);
         probe.place(extents, batch)
     }
 
     fn sink(&self) -> Sink {
         match &self.lent {
-            Some(probe) => self.side.brake.within(probe.sink()),
-            None => self.side.sink(),
+            Some(probe) => self.endpoint.brake.within(probe.sink()),
+            None => self.endpoint.sink(),
         }
     }
 }
 
 impl App for Server {
     fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
-        self.side.at(now);
+        self.endpoint.at(now);
         self.now = now;
         match event {
             Event::Connected { peer_key } => {
@@ -589,15 +589,15 @@ impl App for Server {
                 self.agreed = Some(Agreed::with(session.peer_app(), "the client"));
                 // From now on: who asks for nothing takes a place, too.
                 if let Err(e) = self.take_slot() {
-                    self.side.at(now);
-                    self.side.fail(e, session);
+                    self.endpoint.at(now);
+                    self.endpoint.fail(e, session);
                 }
             }
             Event::Readable => match &mut self.lent {
                 Some(probe) => {
                     probe.on_readable(now, session);
                     // Its request may have set a rate.
-                    self.side.brake.forget();
+                    self.endpoint.brake.forget();
                 }
                 None => self.read(session),
             },
@@ -608,7 +608,7 @@ impl App for Server {
                 self.session_slot = None;
             }
             Event::Closed(reason) => {
-                self.side.closed(&reason);
+                self.endpoint.closed(&reason);
                 self.conclude();
                 self.let_go();
                 self.session_slot = None;
@@ -617,7 +617,7 @@ impl App for Server {
     }
 
     fn poll(&mut self, now: Instant, session: &mut dyn Session) {
-        self.side.at(now);
+        self.endpoint.at(now);
         self.now = now;
         if let Some(slot) = &self.session_slot {
             slot.turn(now);
@@ -632,23 +632,22 @@ impl App for Server {
         }
         self.poll_disk();
         self.out.flush(session);
-        self.side.poll(session);
+        self.endpoint.poll(session);
         self.poll_probe(session);
         self.poll_reads(session);
-        if self.side.holds() {
+        if self.endpoint.holds() {
             self.read(session);
         }
-        if self.side.is_over_lane() {
-            session.close(now, 0, "done");
-            self.side.end();
+        if self.lane {
+            self.endpoint.close_if_over(session);
         }
         self.leave(session);
     }
 
     fn next_wake(&self) -> Option<Instant> {
         let waits = self.waits.as_ref().map(|_| self.now + AGAIN);
-        let next = waits.or_else(|| self.side.next_wake());
-        let idle = self.side.idle_at();
+        let next = waits.or_else(|| self.endpoint.next_wake());
+        let idle = self.endpoint.idle_at();
         let probe = self.lent.as_ref().map(Probe::next_wake);
         let disk = self.measuring.as_ref().map(Measuring::until);
         let all = next.into_iter().chain(self.leaves).chain(idle);

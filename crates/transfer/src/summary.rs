@@ -14,11 +14,12 @@ use serde::Serialize;
 
 use crate::{
     error::TransferError,
-    ledger::{Failure, Ledger},
+    failure_log::Failure,
     progress::{Phase, Progress},
+    role::RoleCore,
     scan::Partition,
     stripe::Striped,
-    wire::{Code, Hash, Sending, Tally, Usage, path},
+    wire::{Code, Sending, Usage, path},
 };
 
 /// Counts of files.
@@ -107,7 +108,7 @@ impl Verify {
                 "received"
             },
             alg: "blake3",
-            root: facts.root.map(|r| path::hex(&r)),
+            root: facts.core.root().map(|r| path::hex(&r)),
         }
     }
 }
@@ -290,7 +291,7 @@ impl Summary {
     pub(crate) fn new(facts: &SummaryInput<'_>, error: Option<&TransferError>) -> Self {
         let SummaryInput {
             put,
-            tally,
+            core,
             stats,
             elapsed,
             progress,
@@ -307,9 +308,7 @@ impl Summary {
             (theirs, Some(ours))
         };
         let feedback = stats.feedback_sent + stats.feedback_received;
-        let (kept, all) = facts
-            .ledger
-            .map_or((&[][..], &[][..]), |l| (&l.failures[..], &l.warnings[..]));
+        let tally = core.tally;
         Self {
             schema: "farhaul.transfer/1",
             ok: error.is_none(),
@@ -346,11 +345,11 @@ impl Summary {
             sender: End::new(of_sender, tally.bytes),
             receiver: End::new(of_receiver, tally.bytes),
             limited_by: sending.map_or_else(BTreeMap::new, |s| limits(&s, silent, seconds)),
-            failures: kept.to_vec(),
-            warnings: all.to_vec(),
+            failures: core.log.failures.clone(),
+            warnings: core.log.warnings.clone(),
             exit: Exit::of(error),
-            partition: None,
-            stripes: Vec::new(),
+            partition: core.partition.clone(),
+            stripes: core.stripes.clone(),
             max_rate: None,
             sending,
             silent,
@@ -419,13 +418,11 @@ impl Summary {
         let facts = SummaryInput {
             put,
             verify_disk: false,
-            tally: Tally::default(),
+            core: &RoleCore::default(),
             stats: Stats::default(),
             lanes: 1,
             elapsed: Duration::ZERO,
             progress: &Progress::default(),
-            ledger: None,
-            root: None,
             ours: Usage::default(),
             theirs: None,
             sending: None,
@@ -565,14 +562,12 @@ impl Summary {
 pub(crate) struct SummaryInput<'a> {
     pub(crate) put: bool,
     pub(crate) verify_disk: bool,
-    pub(crate) tally: Tally,
+    pub(crate) core: &'a RoleCore,
     pub(crate) stats: Stats,
     /// Number of sessions; `stats` are their sum.
     pub(crate) lanes: u32,
     pub(crate) elapsed: Duration,
     pub(crate) progress: &'a Progress,
-    pub(crate) ledger: Option<&'a Ledger>,
-    pub(crate) root: Option<Hash>,
     pub(crate) ours: Usage,
     pub(crate) theirs: Option<Usage>,
     /// True if this side has the files.

@@ -13,11 +13,12 @@ use farhaul_io::App;
 
 use super::Client;
 use crate::{
+    close_reason::closed_by_server,
+    endpoint::Endpoint,
     error::TransferError,
-    half::{Half, Side, closed_by_server},
-    lanes::{self, WORTH_LANES, lanes_by_cores},
+    lanes::{self, Link, WORTH_LANES, lanes_by_cores},
     progress::Phase,
-    wire::{Features, MOST_LANES, Message, Outbox, Token},
+    wire::{Code, Features, MOST_LANES, Message, Outbox, Token},
 };
 
 impl Client {
@@ -29,10 +30,11 @@ impl Client {
         if self.wanted.is_some() || !self.accepted || self.options.open.is_none() {
             return;
         }
-        let for_lanes = match &self.side.half {
-            Some(Half::Sends(sender)) => sender.for_lanes(),
-            Some(Half::Receives(receiver)) => receiver.for_lanes(),
-            _ => return,
+        let Some(role) = &mut self.endpoint.role else {
+            return;
+        };
+        let Some(for_lanes) = role.for_lanes() else {
+            return;
         };
         let (lanes, chosen) = match self.options.lanes {
             Some(lanes) => (lanes.clamp(1, MOST_LANES), true),
@@ -42,7 +44,7 @@ impl Client {
         self.wanted = Some(lanes);
         if lanes > 1 && !can && chosen {
             let text = "one lane carries this copy: the server's version has no lanes";
-            self.side.note(text.into());
+            role.core().log.add(Code::Ok, text.into());
         } else if lanes > 1 && can {
             self.out.push(&Message::WantLanes { lanes, chosen });
         }
@@ -51,17 +53,17 @@ impl Client {
     /// Opens those that the server takes.
     pub(super) fn open_lanes(&mut self, token: &Token, lanes: u32) -> Result<(), TransferError> {
         let fits = self.wanted.is_some_and(|wanted| lanes <= wanted);
-        if !fits || self.side.lanes().is_some() {
+        if !fits || self.endpoint.lanes().is_some() {
             let text = "the server answered a request for lanes that was not made";
             return Err(TransferError::protocol(text));
         }
-        if matches!(self.side.half, Some(Half::Sends(_))) {
+        if self.endpoint.sends() {
             // So far its session alone has kept to it.
             let rate = self.options.max_rate.unwrap_or(Rate::UNLIMITED);
-            self.side.brake.rate = rate;
+            self.endpoint.brake.rate = rate;
         }
         let wake = self.options.wake.clone();
-        let shared = self.side.open_lanes(lanes, wake);
+        let shared = self.endpoint.open_lanes(lanes, wake);
         let (Some(shared), Some(open)) = (shared, &self.options.open) else {
             return Ok(());
         };
@@ -79,17 +81,19 @@ impl Client {
 pub struct Lane(Joiner);
 
 struct Joiner {
-    side: Side,
+    endpoint: Endpoint,
+    link: Arc<Link>,
     token: Token,
     joined: bool,
 }
 
 impl Lane {
     fn new(token: Token, lane: lanes::Lane) -> Self {
-        let mut side = Side::new(false);
-        side.join(lane);
+        let (mut endpoint, link) = (Endpoint::new(false), Arc::clone(lane.link()));
+        endpoint.join(lane);
         Self(Joiner {
-            side,
+            endpoint,
+            link,
             token,
             joined: false,
         })
@@ -97,36 +101,29 @@ impl Lane {
 
     /// Sets the function that wakes its session; called by other threads.
     pub fn woken_by(&self, wake: Arc<dyn Fn() + Send + Sync>) {
-        if let Some(Half::Lane(lane)) = &self.0.side.half {
-            lane.woken_by(wake);
-        }
+        self.0.link.woken_by(wake);
     }
 }
 
 impl Joiner {
     fn messages(&mut self, session: &mut dyn Session) -> Result<(), TransferError> {
-        while let Some(message) = self.side.next(session)? {
+        while let Some(message) = self.endpoint.next(session)? {
+            self.joined |= matches!(message, Message::Joined);
             match message {
-                Message::Joined if !self.joined => {
-                    self.joined = true;
-                    if let Some(Half::Lane(lane)) = &mut self.side.half {
-                        lane.come();
-                    }
-                }
                 Message::Refused { code, text, .. } if !self.joined => {
                     return Err(TransferError::new(
                         code.of_server(),
                         crate::wire::path::show(&text),
                     ));
                 }
-                other => self.side.handle(other, session)?,
+                other => self.endpoint.handle(other)?,
             }
         }
         Ok(())
     }
 
     fn on_event(&mut self, now: Instant, event: Event, session: &mut dyn Session) {
-        self.side.at(now);
+        self.endpoint.at(now);
         match event {
             Event::Connected { .. } => {
                 let mut out = Outbox::default();
@@ -135,26 +132,23 @@ impl Joiner {
             }
             Event::Readable => {
                 if let Err(e) = self.messages(session) {
-                    self.side.fail(e, session);
+                    self.endpoint.fail(e, session);
                 }
             }
             Event::Delivered => {}
-            Event::Closed(reason) => self.side.closed(&closed_by_server(&reason)),
+            Event::Closed(reason) => self.endpoint.closed(&closed_by_server(&reason)),
         }
     }
 
     fn poll(&mut self, now: Instant, session: &mut dyn Session) {
-        self.side.at(now);
-        if session.is_closed() || self.side.handle.progress().phase() == Phase::Done {
+        self.endpoint.at(now);
+        if session.is_closed() || self.endpoint.handle.progress().phase() == Phase::Done {
             return;
         }
         if self.joined {
-            self.side.poll(session);
+            self.endpoint.poll(session);
         }
-        if self.side.is_over() {
-            session.close(now, 0, "done");
-            self.side.end();
-        }
+        self.endpoint.close_if_over(session);
     }
 }
 

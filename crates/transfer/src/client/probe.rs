@@ -16,8 +16,8 @@ use farhaul_io::{App, Stop};
 
 use crate::{
     agreed::Agreed,
+    close_reason::{closed_by_server, error_of},
     error::{Advice, TransferError},
-    half::{closed_by_server, error_of},
     server::DiskSpeed,
     wire::{Code, Features, Inbox, Message, Offer, Shared},
 };

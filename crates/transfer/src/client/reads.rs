@@ -25,8 +25,8 @@ use super::{
 use crate::{
     agreed::Agreed,
     bounds::{GAPS, charge_of},
+    close_reason::error_of,
     error::{Advice, TransferError},
-    half::error_of,
     ranges::RangeSet,
     read::REQUESTS,
     wire::{Code, Entry, Features, FileVersion, Hash, Inbox, LAST_ID, Message, Outbox},

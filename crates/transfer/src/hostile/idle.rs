@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::half::IDLE;
+use crate::endpoint::IDLE;
 
 fn server(root: &Path) -> Victim<Server> {
     let shares = vec![Share::open("s", root, Access::ReadWrite).unwrap()];

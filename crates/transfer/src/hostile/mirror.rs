@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Action, Delete, Mirror, Preserve, Suffix,
     digest::block_hash,
-    half::IDLE,
+    endpoint::IDLE,
     wire::{Facts, Hash, OLDEST, Owner},
 };
 

@@ -22,19 +22,17 @@ use farhaul_core::{
 
 use super::Window;
 use crate::{
-    bounds::has_room,
     digest::{BlockDigest, BlockTree, block_range},
     error::{Advice, TransferError},
     host::Host,
-    ledger::Ledger,
-    meter::Meter,
     pages::Pages,
     pool::{LOOK_AGAIN, internal},
     progress::Progress,
     ranges::RangeSet,
     requested::Requested,
+    role::{Role, RoleCore, not_requested},
     table::CONTENT,
-    wire::{BLOCK, Code, Hash, Kind, Message, NOT_LISTED, Outbox, Root, Tally, path},
+    wire::{BLOCK, Code, Hash, Kind, Message, NOT_LISTED, Root, path},
 };
 
 /// The only file.
@@ -66,8 +64,9 @@ struct Whole {
 /// Answer of the thread: the buffer, and the value of the block unless it is a hole.
 type Written = io::Result<(u64, Pages, Option<Hash>)>;
 
-/// The receiving half of a copy to a pipe.
+/// The role that writes to a pipe.
 pub(crate) struct PipeReceiver {
+    core: RoleCore,
     whole: mpsc::Sender<Whole>,
     written: mpsc::Receiver<Written>,
     wakes: bool,
@@ -87,28 +86,10 @@ pub(crate) struct PipeReceiver {
     pieces: Vec<Range<u64>>,
     spare: Vec<Pages>,
     root: Option<Root>,
-    stage: Stage,
+    /// True if all was written and compared.
+    compared: bool,
     /// True if nothing more is listed.
     ended: bool,
-    out: Outbox,
-    pub(crate) ledger: Ledger,
-    pub(crate) tally: Tally,
-    pub(crate) last_root: Option<Hash>,
-    meter: Meter,
-    progress: Arc<Progress>,
-    fault: Option<TransferError>,
-}
-
-/// Progress of the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
-    Moving,
-    /// All was written and compared.
-    Compared,
-    /// The result was reported.
-    Finished,
-    /// Closing: the server knows the end.
-    Closing,
 }
 
 impl PipeReceiver {
@@ -135,6 +116,7 @@ impl PipeReceiver {
                 });
             })?;
         Ok(Self {
+            core: RoleCore::of_receiver(progress, host.meter()),
             whole,
             written,
             wakes,
@@ -151,94 +133,13 @@ impl PipeReceiver {
             pieces: Vec::new(),
             spare: Vec::new(),
             root: None,
-            stage: Stage::Moving,
+            compared: false,
             ended: false,
-            out: Outbox::default(),
-            ledger: Ledger::default(),
-            tally: Tally::default(),
-            last_root: None,
-            meter: host.meter(),
-            progress,
-            fault: None,
         })
     }
 
     fn size(&self) -> u64 {
         self.tree.as_ref().map_or(0, BlockTree::size)
-    }
-
-    /// True while the thread has something to write, or the pipe is full.
-    pub(crate) fn is_waiting(&self) -> bool {
-        (self.first * BLOCK).min(self.size()) > self.done && self.fault.is_none()
-    }
-
-    pub(crate) fn next_wake(&self, now: Instant) -> Option<Instant> {
-        (self.is_waiting() && !self.wakes).then(|| now + LOOK_AGAIN)
-    }
-
-    pub(crate) fn takes_more(&self, session: &dyn Session) -> bool {
-        has_room(&self.out, session)
-    }
-
-    pub(crate) fn is_finished(&self) -> bool {
-        self.stage >= Stage::Finished
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        self.stage == Stage::Closing
-    }
-
-    /// Sends a sign of progress: a report, though nothing changed.
-    pub(crate) fn send_keep_alive(&mut self) {
-        self.report();
-    }
-
-    fn report(&mut self) {
-        self.reported = self.done;
-        self.out.push(&Message::Report {
-            resolved: 0,
-            tally: self.tally,
-        });
-    }
-
-    pub(crate) const fn take_fault(&mut self) -> Option<TransferError> {
-        self.fault.take()
-    }
-
-    /// Moves everything on.
-    pub(crate) fn poll(&mut self, now: Instant, session: &mut dyn Session) {
-        let before = self.done;
-        loop {
-            match self.written.try_recv() {
-                Ok(Ok((index, bytes, value))) => self.block_done(index, bytes, value),
-                Ok(Err(e)) => {
-                    self.fault.get_or_insert_with(|| not_written(&e));
-                }
-                Err(mpsc::TryRecvError::Empty) => break,
-                Err(mpsc::TryRecvError::Disconnected) => {
-                    let why = "the thread ended early";
-                    self.fault
-                        .get_or_insert_with(|| internal("writing to a pipe", why));
-                    break;
-                }
-            }
-        }
-        if self.fault.is_some() {
-            return;
-        }
-        let rtt = session.stats().rtt_smoothed;
-        self.window.moved(now, self.done - before, rtt);
-        self.hand_over();
-        self.request();
-        self.compare();
-        if self.ended && self.stage == Stage::Compared {
-            self.finish();
-        }
-        self.progress.set(&self.tally);
-        if self.done - self.reported >= REPORT_EVERY && self.stage == Stage::Moving {
-            self.report();
-        }
-        self.out.flush(session);
     }
 
     fn block_done(&mut self, index: u64, bytes: Pages, value: Option<Hash>) {
@@ -261,8 +162,7 @@ impl PipeReceiver {
                 size: self.size(),
             };
             if self.whole.send(whole).is_err() {
-                self.fault
-                    .get_or_insert_with(|| internal("writing to a pipe", "the thread ended early"));
+                self.core.fail(ended_early());
                 return;
             }
             self.first += 1;
@@ -290,7 +190,7 @@ impl PipeReceiver {
             self.requested = block.end;
         }
         self.missing.insert(range.clone());
-        self.out.push(&Message::Want {
+        self.core.out.push(&Message::Want {
             upto: 1,
             ranges: vec![range],
         });
@@ -298,7 +198,7 @@ impl PipeReceiver {
 
     /// Says whether all of it was right, once it is written and the root is known.
     fn compare(&mut self) {
-        let Some(tree) = self.tree.as_ref().filter(|_| self.stage == Stage::Moving) else {
+        let Some(tree) = self.tree.as_ref().filter(|_| !self.compared) else {
             return;
         };
         if self.done < tree.size() {
@@ -310,102 +210,20 @@ impl PipeReceiver {
             (Some(theirs), Some(ours)) => theirs.hash == ours && theirs.sparse == tree.has_holes(),
             _ => return,
         };
-        self.stage = Stage::Compared;
+        self.compared = true;
         if right {
             let plain = self.root.filter(|root| !root.sparse).map(|root| root.hash);
-            self.last_root = plain.or_else(|| empty.then(|| blake3::hash(b"").into()));
-            self.tally.files_ok = 1;
+            self.core.last_root = plain.or_else(|| empty.then(|| blake3::hash(b"").into()));
+            self.core.tally.files_ok = 1;
         } else {
             let text = format!(
                 "{}: content differs from the source, and so does what was written to the standard output",
                 path::show(&self.name)
             );
             let fix = "discard it, and check memory and disk of both machines";
-            self.fault = Some(TransferError::new(Code::VerifyFailed, text).fix(fix));
+            self.core
+                .fail(TransferError::new(Code::VerifyFailed, text).fix(fix));
         }
-    }
-
-    /// Takes a message from the server.
-    pub(crate) fn handle(&mut self, message: Message) -> Result<(), TransferError> {
-        match message {
-            Message::Entries {
-                first: FILE,
-                entries,
-            } if self.tree.is_none() => {
-                let [entry] = &entries[..] else {
-                    return Err(TransferError::protocol(
-                        "a single file was announced, and more were listed",
-                    ));
-                };
-                let left_out = self.permitted.check(entry)?;
-                if let Some(why) = left_out.filter(|_| entry.kind == Kind::File) {
-                    return Err(TransferError::new(Code::SourceChanged, why));
-                }
-                if entry.kind != Kind::File {
-                    let text = format!("{} is a link, and not followed", path::show(&entry.path));
-                    return Err(
-                        TransferError::new(Code::Usage, text).fix("name the file that it leads to")
-                    );
-                }
-                self.name.clone_from(&entry.path);
-                self.tree = Some(BlockTree::new(entry.size));
-                self.progress.found(entry.size);
-                self.progress.scan_done();
-                if entry.size == 0 {
-                    self.out.push(&Message::Want {
-                        upto: 1,
-                        ranges: Vec::new(),
-                    });
-                }
-                Ok(())
-            }
-            Message::Holes { ranges } => {
-                for range in &ranges {
-                    self.hole(range);
-                }
-                Ok(())
-            }
-            Message::Roots(roots) => {
-                if let Some(root) = roots.into_iter().find(|root| root.file == FILE) {
-                    self.root.get_or_insert(root);
-                }
-                Ok(())
-            }
-            Message::Failed {
-                file, code, text, ..
-            } if code != Code::Ok => {
-                let fix = if file == NOT_LISTED {
-                    "check the name".into()
-                } else {
-                    Advice::again("what was written is not whole: run the same command again")
-                };
-                Err(TransferError::new(code, path::show(&text)).fix(fix))
-            }
-            Message::Failed { text, .. } => {
-                self.ledger.add(Code::Ok, path::show(&text));
-                Ok(())
-            }
-            // The root was sent before; what it is of may still be written.
-            Message::End { entries: 1 } if self.tree.is_some() && !self.ended => {
-                self.ended = true;
-                Ok(())
-            }
-            Message::Bye { .. } if self.is_finished() => {
-                self.stage = Stage::Closing;
-                Ok(())
-            }
-            _ => Err(TransferError::protocol(
-                "the peer sent a message out of order",
-            )),
-        }
-    }
-
-    fn finish(&mut self) {
-        self.stage = Stage::Finished;
-        self.out.push(&Message::Finished {
-            tally: self.tally,
-            usage: self.meter.usage(),
-        });
     }
 
     /// Fills requested bytes that are a hole with zeros, since a pipe has none.
@@ -417,7 +235,7 @@ impl PipeReceiver {
                 .tree
                 .as_mut()
                 .map_or(0..0, |tree| tree.set_hole(&piece));
-            self.tally.resumed += piece.end - piece.start;
+            self.core.tally.resumed += piece.end - piece.start;
             self.fill(&piece, |_, own| own.fill(0));
             for index in blocks {
                 let at = index
@@ -454,22 +272,144 @@ impl PipeReceiver {
             at = end;
         }
     }
+}
 
-    /// Places a batch.
-    pub(crate) fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
+impl Role for PipeReceiver {
+    fn core(&mut self) -> &mut RoleCore {
+        &mut self.core
+    }
+
+    fn handle(&mut self, message: Message) -> Result<(), TransferError> {
+        match message {
+            Message::Entries {
+                first: FILE,
+                entries,
+            } if self.tree.is_none() => {
+                let [entry] = &entries[..] else {
+                    return Err(TransferError::protocol(
+                        "a single file was announced, and more were listed",
+                    ));
+                };
+                let left_out = self.permitted.check(entry)?;
+                if let Some(why) = left_out.filter(|_| entry.kind == Kind::File) {
+                    return Err(TransferError::new(Code::SourceChanged, why));
+                }
+                if entry.kind != Kind::File {
+                    let text = format!("{} is a link, and not followed", path::show(&entry.path));
+                    return Err(
+                        TransferError::new(Code::Usage, text).fix("name the file that it leads to")
+                    );
+                }
+                self.name.clone_from(&entry.path);
+                self.tree = Some(BlockTree::new(entry.size));
+                self.core.progress.found(entry.size);
+                self.core.progress.scan_done();
+                if entry.size == 0 {
+                    self.core.out.push(&Message::Want {
+                        upto: 1,
+                        ranges: Vec::new(),
+                    });
+                }
+                Ok(())
+            }
+            Message::Holes { ranges } => {
+                for range in &ranges {
+                    self.hole(range);
+                }
+                Ok(())
+            }
+            Message::Roots(roots) => {
+                if let Some(root) = roots.into_iter().find(|root| root.file == FILE) {
+                    self.root.get_or_insert(root);
+                }
+                Ok(())
+            }
+            Message::Failed {
+                file, code, text, ..
+            } if code != Code::Ok => {
+                let fix = if file == NOT_LISTED {
+                    "check the name".into()
+                } else {
+                    Advice::again("what was written is not whole: run the same command again")
+                };
+                Err(TransferError::new(code, path::show(&text)).fix(fix))
+            }
+            Message::Failed { text, .. } => {
+                self.core.log.add(Code::Ok, path::show(&text));
+                Ok(())
+            }
+            // The root was sent before; what it is of may still be written.
+            Message::End { entries: 1 } if self.tree.is_some() && !self.ended => {
+                self.ended = true;
+                Ok(())
+            }
+            _ => Err(TransferError::protocol(
+                "the peer sent a message out of order",
+            )),
+        }
+    }
+
+    fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+        let before = self.done;
+        loop {
+            match self.written.try_recv() {
+                Ok(Ok((index, bytes, value))) => self.block_done(index, bytes, value),
+                Ok(Err(e)) => self.core.fail(not_written(&e)),
+                Err(mpsc::TryRecvError::Empty) => break,
+                Err(mpsc::TryRecvError::Disconnected) => {
+                    self.core.fail(ended_early());
+                    break;
+                }
+            }
+        }
+        if self.core.fault.is_some() {
+            return;
+        }
+        let rtt = session.stats().rtt_smoothed;
+        self.window.moved(now, self.done - before, rtt);
+        self.hand_over();
+        self.request();
+        self.compare();
+        if self.ended && self.compared && !self.core.is_finished() {
+            self.core.finish();
+        }
+        self.core.progress.set(&self.core.tally);
+        if self.done - self.reported >= REPORT_EVERY && !self.compared {
+            self.keep_alive();
+        }
+        self.core.out.flush(session);
+    }
+
+    /// True while the thread has something to write, or the pipe is full.
+    fn is_waiting(&self) -> bool {
+        (self.first * BLOCK).min(self.size()) > self.done && self.core.fault.is_none()
+    }
+
+    fn next_wake(&self, now: Instant) -> Option<Instant> {
+        (self.is_waiting() && !self.wakes).then(|| now + LOOK_AGAIN)
+    }
+
+    fn takes_more(&self, session: &dyn Session) -> bool {
+        self.core.has_room(session)
+    }
+
+    fn keep_alive(&mut self) {
+        self.reported = self.done;
+        self.core.report(0);
+    }
+
+    fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
         let mut pieces = std::mem::take(&mut self.pieces);
         for extent in extents {
             let bytes = batch.get(extent.range());
             let known = extent.object == CONTENT && extent.end() <= self.requested;
             let Some(bytes) = bytes.filter(|_| known) else {
-                return Err(StoreError(
-                    "the peer sent content that was not requested".into(),
-                ));
+                return not_requested();
             };
             pieces.clear();
             self.missing.take(extent.offset..extent.end(), &mut pieces);
             for piece in &pieces {
-                self.tally.bytes += piece.end - piece.start;
+                self.core.tally.bytes += piece.end - piece.start;
                 self.fill(piece, |at, own| {
                     let from = usize::try_from(at - extent.offset).unwrap_or_default();
                     own.copy_from_slice(&bytes[from..from + own.len()]);
@@ -479,6 +419,11 @@ impl PipeReceiver {
         self.pieces = pieces;
         Ok(())
     }
+}
+
+/// Error for a thread that is gone before its end.
+fn ended_early() -> TransferError {
+    internal("writing to a pipe", "the thread ended early")
 }
 
 /// Error of the transfer for an error of the thread.

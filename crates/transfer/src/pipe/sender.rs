@@ -11,6 +11,7 @@ use std::{
     ops::Range,
     sync::{Arc, mpsc},
     thread,
+    time::Duration,
 };
 
 use farhaul_core::{
@@ -24,13 +25,12 @@ use crate::{
     digest::{BlockDigest, BlockTree},
     error::TransferError,
     host::Host,
-    ledger::Ledger,
-    meter::Meter,
     pages::Pages,
     pool::{LOOK_AGAIN, Wake, internal},
-    progress::{Phase, Progress},
+    progress::Progress,
+    role::{Role, RoleCore, State},
     table::CONTENT,
-    wire::{BLOCK, Code, Entry, Hash, Message, Outbox, Root, Tally, path},
+    wire::{BLOCK, Code, Entry, Hash, Message, Root},
 };
 
 /// Bytes with which a file is listed that may grow: an end takes a file longer than a block for a
@@ -62,8 +62,9 @@ enum Reader {
     Over,
 }
 
-/// The sending half of a copy from a pipe.
+/// The role that sends what comes through a pipe.
 pub(crate) struct PipeSender {
+    core: RoleCore,
     reader: Reader,
     wakes: bool,
     window: Window,
@@ -72,23 +73,17 @@ pub(crate) struct PipeSender {
     /// Number of the first block that is kept, and those from there on.
     first: u64,
     kept: VecDeque<Pages>,
-    /// Bytes read, listed and requested.
+    /// Bytes read, listed, requested and given to the session.
     read: u64,
     listed: u64,
     wanted: u64,
+    given: u64,
     tree: BlockTree,
     entry: Entry,
     stage: Stage,
-    out: Outbox,
-    pub(crate) ledger: Ledger,
-    pub(crate) tally: Tally,
-    pub(crate) last_root: Option<Hash>,
-    pub(crate) finished: bool,
-    parted: bool,
-    meter: Meter,
-    progress: Arc<Progress>,
-    fault: Option<TransferError>,
+    /// Time and round trip at the last poll.
     now: Instant,
+    rtt: Option<Duration>,
 }
 
 /// Progress of the file.
@@ -103,9 +98,10 @@ enum Stage {
 }
 
 impl PipeSender {
-    /// Sends what `input` gives, once it is [started](Self::start), as a file with the name, mode and times of `entry`.
+    /// Sends what `input` gives, once the peer has [accepted](Role::accepted), as a file with the name, mode and times of `entry`.
     pub(crate) fn new(input: Input, entry: Entry, progress: Arc<Progress>, host: &Host) -> Self {
         Self {
+            core: RoleCore::of_sender(progress, host.meter()),
             reader: Reader::Waits(input, host.wake.clone()),
             wakes: host.wake.is_some(),
             window: Window::default(),
@@ -115,36 +111,13 @@ impl PipeSender {
             read: 0,
             listed: 0,
             wanted: 0,
+            given: 0,
             tree: BlockTree::new(FIRST),
             entry,
             stage: Stage::Begins,
-            out: Outbox::default(),
-            ledger: Ledger::default(),
-            tally: Tally::default(),
-            last_root: None,
-            finished: false,
-            parted: false,
-            meter: host.meter(),
-            progress,
-            fault: None,
             now: Instant::EPOCH,
+            rtt: None,
         }
-    }
-
-    /// Begins to read.
-    pub(crate) fn start(&mut self) -> io::Result<()> {
-        let Reader::Waits(input, wake) = std::mem::replace(&mut self.reader, Reader::Over) else {
-            return Ok(());
-        };
-        let (send_block, blocks) = mpsc::channel();
-        let (buffers, take_buffer) = mpsc::channel();
-        thread::Builder::new()
-            .name("farhaul-pipe".into())
-            .spawn(move || read(input, &take_buffer, &send_block, wake.as_ref()))?;
-        self.reader = Reader::Reads { blocks, buffers };
-        self.progress.found(0);
-        self.provide();
-        Ok(())
     }
 
     /// Gives the thread as many buffers as the window has.
@@ -155,34 +128,6 @@ impl PipeSender {
         while self.buffers < self.window.blocks() && buffers.send(Pages::default()).is_ok() {
             self.buffers += 1;
         }
-    }
-
-    pub(crate) const fn is_waiting(&self) -> bool {
-        matches!(self.reader, Reader::Reads { .. })
-    }
-
-    pub(crate) fn next_wake(&self, now: Instant) -> Option<Instant> {
-        (self.is_waiting() && !self.wakes).then(|| now + LOOK_AGAIN)
-    }
-
-    /// Sends a sign of progress: an empty list of roots.
-    pub(crate) fn send_keep_alive(&mut self) {
-        self.out.push(&Message::Roots(Vec::new()));
-    }
-
-    pub(crate) const fn take_fault(&mut self) -> Option<TransferError> {
-        self.fault.take()
-    }
-
-    /// Moves everything on.
-    pub(crate) fn poll(&mut self, now: Instant, session: &mut dyn Session) {
-        self.now = now;
-        self.fetch();
-        self.list();
-        if self.finished && !std::mem::replace(&mut self.parted, true) {
-            self.out.push(&self.meter.bye(&session.stats(), 1));
-        }
-        self.out.flush(session);
     }
 
     /// Takes what the thread has read.
@@ -199,25 +144,26 @@ impl PipeSender {
                         self.tree.set(index, block.value);
                     }
                     self.read += bytes;
-                    self.progress.grew(bytes);
+                    self.core.progress.grew(bytes);
                     if bytes > 0 {
                         self.kept.push_back(block.bytes);
                     }
                     if block.last {
-                        self.progress.scan_done();
+                        self.core.progress.scan_done();
                         self.reader = Reader::Over;
                     }
                 }
                 Ok(Err(e)) => {
                     self.reader = Reader::Over;
                     let text = format!("the standard input cannot be read: {e}");
-                    self.fault = Some(TransferError::new(Code::SourceMissing, text));
+                    self.core
+                        .fail(TransferError::new(Code::SourceMissing, text));
                 }
                 Err(mpsc::TryRecvError::Empty) => return,
                 Err(mpsc::TryRecvError::Disconnected) => {
                     self.reader = Reader::Over;
                     let why = "the thread ended early";
-                    self.fault = Some(internal("reading a pipe", why));
+                    self.core.fail(internal("reading a pipe", why));
                 }
             }
         }
@@ -226,13 +172,13 @@ impl PipeSender {
     /// Lists for the receiver what was read.
     fn list(&mut self) {
         let over = matches!(self.reader, Reader::Over);
-        if self.fault.is_some() || self.stage == Stage::Ended {
+        if self.core.fault.is_some() || self.stage == Stage::Ended {
             return;
         }
         if self.stage == Stage::Begins && (over || self.read > FIRST) {
             self.listed = if over { self.read } else { FIRST };
             (self.entry.size, self.entry.allocated) = (self.listed, self.listed);
-            self.out.push(&Message::Entries {
+            self.core.out.push(&Message::Entries {
                 first: FILE,
                 entries: vec![self.entry.clone()],
             });
@@ -240,7 +186,7 @@ impl PipeSender {
         }
         if self.stage == Stage::Grows && self.read > self.listed {
             self.listed = self.read;
-            self.out.push(&Message::Grown {
+            self.core.out.push(&Message::Grown {
                 file: FILE,
                 size: self.listed,
             });
@@ -262,18 +208,18 @@ impl PipeSender {
                 self.tree.root()
             };
             let Some(hash) = hash else {
-                self.fault = Some(internal("hashing a pipe", "a block has no value"));
+                let why = "a block has no value";
+                self.core.fail(internal("hashing a pipe", why));
                 return;
             };
-            self.last_root = Some(hash);
-            self.out.push(&Message::Roots(vec![Root {
+            self.core.last_root = Some(hash);
+            self.core.out.push(&Message::Roots(vec![Root {
                 file: FILE,
                 sparse: false,
                 hash,
             }]));
         }
-        self.out.push(&Message::End { entries: 1 });
-        self.progress.set_phase(Phase::Finishing);
+        self.core.end_list(1);
     }
 
     /// The receiver does not want the rest.
@@ -283,66 +229,24 @@ impl PipeSender {
         if self.stage != Stage::Ended {
             let entries = u64::from(self.stage == Stage::Grows);
             self.stage = Stage::Ended;
-            self.out.push(&Message::End { entries });
+            self.core.out.push(&Message::End { entries });
         }
     }
 
-    /// Takes a message from the receiver.
-    pub(crate) fn handle(
-        &mut self,
-        message: Message,
-        session: &mut dyn Session,
-    ) -> Result<(), TransferError> {
-        match message {
-            Message::Want { upto, ranges } if upto <= 1 => {
-                ranges.iter().try_for_each(|r| self.want(r, session))
-            }
-            Message::Taken { file: FILE, upto } => self.taken(upto, session),
-            Message::Trouble { code, text, .. } => {
-                let kept = code == Code::Ok && text.is_empty();
-                if !kept {
-                    self.ledger.add(code.of_server(), path::show(&text));
-                }
-                if kept || code != Code::Ok {
-                    self.give_up();
-                }
-                Ok(())
-            }
-            Message::Report { tally, .. } => {
-                self.note(&tally);
-                Ok(())
-            }
-            Message::Finished { tally, .. } if self.stage == Stage::Ended && !self.finished => {
-                self.note(&tally);
-                self.finished = true;
-                Ok(())
-            }
-            _ => Err(TransferError::protocol(
-                "the peer sent a message out of order",
-            )),
-        }
-    }
-
-    fn note(&mut self, tally: &Tally) {
-        self.tally = *tally;
-        self.progress.set(tally);
-    }
-
-    /// Queues a requested range. Listed content is requested once, in order: bytes that were taken
+    /// Takes a request. Listed content is requested once, in order: bytes that were taken
     /// are not here any more.
-    fn want(&mut self, range: &Range<u64>, session: &mut dyn Session) -> Result<(), TransferError> {
+    fn want(&mut self, range: &Range<u64>) -> Result<(), TransferError> {
         if range.start != self.wanted || range.end > self.listed {
             return Err(TransferError::protocol(
                 "the peer wants what was not listed, or again what came through a pipe",
             ));
         }
         self.wanted = range.end;
-        session.send(CONTENT, range.start, range.end - range.start);
         Ok(())
     }
 
     /// Notes that the receiver has all below `upto`.
-    fn taken(&mut self, upto: u64, session: &dyn Session) -> Result<(), TransferError> {
+    fn taken(&mut self, upto: u64) -> Result<(), TransferError> {
         if upto > self.wanted {
             return Err(TransferError::protocol(
                 "the peer has taken what it has not wanted",
@@ -360,30 +264,8 @@ impl PipeSender {
             let _over = buffers.send(bytes);
         }
         let moved = (self.first - before) * BLOCK;
-        self.window
-            .moved(self.now, moved, session.stats().rtt_smoothed);
+        self.window.moved(self.now, moved, self.rtt);
         self.provide();
-        Ok(())
-    }
-
-    /// Fills a batch.
-    pub(crate) fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
-        for extent in extents {
-            let Some(mut own) = batch
-                .get_mut(extent.range())
-                .filter(|_| extent.object == CONTENT)
-            else {
-                return Err(StoreError(
-                    "internal: batch out of order or of no known object".into(),
-                ));
-            };
-            let mut offset = extent.offset;
-            while !own.is_empty() {
-                let n = self.copy(offset, own);
-                own = &mut own[n..];
-                offset += n as u64;
-            }
-        }
         Ok(())
     }
 
@@ -403,6 +285,103 @@ impl PipeSender {
         let n = rest.len().min(into.len());
         into[..n].copy_from_slice(&rest[..n]);
         n
+    }
+}
+
+impl Role for PipeSender {
+    fn core(&mut self) -> &mut RoleCore {
+        &mut self.core
+    }
+
+    fn handle(&mut self, message: Message) -> Result<(), TransferError> {
+        match message {
+            Message::Want { upto, ranges } if upto <= 1 => {
+                ranges.iter().try_for_each(|range| self.want(range))
+            }
+            Message::Taken { file: FILE, upto } => self.taken(upto),
+            Message::Trouble { code, text, .. } => {
+                let told = self.core.take_trouble(code, &text);
+                if !told || code != Code::Ok {
+                    self.give_up();
+                }
+                Ok(())
+            }
+            Message::Report { tally, .. } => {
+                self.core.note_tally(&tally);
+                Ok(())
+            }
+            Message::Finished { tally, .. }
+                if self.stage == Stage::Ended && !self.core.is_finished() =>
+            {
+                self.core.note_tally(&tally);
+                self.core.state = State::Finished;
+                Ok(())
+            }
+            _ => Err(TransferError::protocol(
+                "the peer sent a message out of order",
+            )),
+        }
+    }
+
+    fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+        (self.now, self.rtt) = (now, session.stats().rtt_smoothed);
+        self.fetch();
+        self.list();
+        if self.given < self.wanted {
+            session.send(CONTENT, self.given, self.wanted - self.given);
+            self.given = self.wanted;
+        }
+        self.core.part(session);
+        self.core.out.flush(session);
+    }
+
+    fn is_waiting(&self) -> bool {
+        matches!(self.reader, Reader::Reads { .. })
+    }
+
+    fn next_wake(&self, now: Instant) -> Option<Instant> {
+        (self.is_waiting() && !self.wakes).then(|| now + LOOK_AGAIN)
+    }
+
+    /// Begins to read.
+    fn accepted(&mut self) -> io::Result<()> {
+        let Reader::Waits(input, wake) = std::mem::replace(&mut self.reader, Reader::Over) else {
+            return Ok(());
+        };
+        let (send_block, blocks) = mpsc::channel();
+        let (buffers, take_buffer) = mpsc::channel();
+        thread::Builder::new()
+            .name("farhaul-pipe".into())
+            .spawn(move || read(input, &take_buffer, &send_block, wake.as_ref()))?;
+        self.reader = Reader::Reads { blocks, buffers };
+        self.core.progress.found(0);
+        self.provide();
+        Ok(())
+    }
+
+    /// An empty list of roots.
+    fn keep_alive(&mut self) {
+        self.core.out.push(&Message::Roots(Vec::new()));
+    }
+
+    fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
+        for extent in extents {
+            let Some(mut own) = batch
+                .get_mut(extent.range())
+                .filter(|_| extent.object == CONTENT)
+            else {
+                return Err(StoreError(
+                    "internal: batch out of order or of no known object".into(),
+                ));
+            };
+            let mut offset = extent.offset;
+            while !own.is_empty() {
+                let n = self.copy(offset, own);
+                own = &mut own[n..];
+                offset += n as u64;
+            }
+        }
+        Ok(())
     }
 }
 

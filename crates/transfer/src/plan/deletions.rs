@@ -3,7 +3,7 @@
 use super::{Planner, report_path};
 use crate::{
     receiver::{Step, Walk, refusal, too_many},
-    wire::{Action, Code, Message, NOT_LISTED, limits::TARGET_FRAME, path, short},
+    wire::{Action, Code, Message, NOT_LISTED, limits::TARGET_FRAME, path},
 };
 
 /// Names looked at in one go.
@@ -14,9 +14,9 @@ impl Planner {
     pub(super) fn end(&mut self) {
         if let (Some(_), Some(tree)) = (self.options.mirror.delete, &self.tree) {
             let listed = std::mem::take(&mut self.listed);
-            if let Some((code, why)) = refusal(&listed, &self.ledger) {
-                self.note(code, why);
-                return self.finish();
+            if let Some((code, why)) = refusal(&listed, &self.core.log) {
+                self.core.trouble(NOT_LISTED, code, why);
+                return self.core.finish();
             }
             let (filter, mirror) = (self.filter.clone(), &self.options.mirror);
             match Walk::new(tree.root(), listed, mirror, filter, true) {
@@ -24,27 +24,13 @@ impl Planner {
                     self.walk = Some(Box::new(walk));
                     return;
                 }
-                Err(e) => self.note(Code::of_write(&e), format!("destination: {e}")),
+                Err(e) => {
+                    self.core
+                        .trouble(NOT_LISTED, Code::of_write(&e), format!("destination: {e}"));
+                }
             }
         }
-        self.finish();
-    }
-
-    fn finish(&mut self) {
-        self.finished = true;
-        self.out.push(&Message::Finished {
-            tally: self.tally,
-            usage: self.meter.usage(),
-        });
-    }
-
-    fn note(&mut self, code: Code, text: String) {
-        self.out.push(&Message::Trouble {
-            file: NOT_LISTED,
-            code,
-            text: short(&text),
-        });
-        self.ledger.add(code, text);
+        self.core.finish();
     }
 
     /// Looks for deletions, some steps at a time: other sessions wait meanwhile.
@@ -66,19 +52,19 @@ impl Planner {
                 }
                 Step::Failed(path, e) => {
                     let text = format!("{}: cannot be deleted: {e}", path::show(&path));
-                    self.note(Code::of_write(&e), text);
+                    self.core.trouble(NOT_LISTED, Code::of_write(&e), text);
                 }
                 Step::End => {
                     self.tell_deletions();
-                    self.tally.deleted = walk.count();
+                    self.core.tally.deleted = walk.count();
                     let most = self.options.mirror.delete.and_then(|delete| delete.most);
                     if let Some(most) = most.filter(|most| walk.count() > *most) {
-                        self.note(Code::Limit, too_many(most));
+                        self.core.trouble(NOT_LISTED, Code::Limit, too_many(most));
                     }
                     if let Some(why) = walk.stays() {
-                        self.note(Code::Ok, why);
+                        self.core.trouble(NOT_LISTED, Code::Ok, why);
                     }
-                    return self.finish();
+                    return self.core.finish();
                 }
             }
         }
@@ -89,7 +75,7 @@ impl Planner {
     fn tell_deletions(&mut self) {
         let paths = std::mem::take(&mut self.found);
         if !paths.is_empty() {
-            self.out.push(&Message::Deletions { paths });
+            self.core.out.push(&Message::Deletions { paths });
         }
     }
 }

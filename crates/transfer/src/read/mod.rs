@@ -27,7 +27,6 @@ use self::{
     jobs::{Answer, Block, Done, Inode, Job, Listing, Named, Opened, Work},
 };
 use crate::{
-    bounds::has_room,
     confine::{self, Dir},
     digest::{BlockTree, block_count, block_range},
     disk::File,
@@ -36,8 +35,9 @@ use crate::{
     pages::Pages,
     pool::Pool,
     progress::{Phase, Progress},
+    role::{Role, RoleCore, State},
     scan,
-    wire::{BLOCK, Change, Code, Entry, FileVersion, Message, Outbox, Tally, short},
+    wire::{BLOCK, Change, Code, Entry, FileVersion, Message, short},
 };
 
 /// Requests of a session that are not over.
@@ -58,8 +58,9 @@ pub(crate) enum Wanted {
     Range { offset: u64, len: u64 },
 }
 
-/// The half of a session that answers reads.
+/// The role that answers reads.
 pub(crate) struct Reads {
+    core: RoleCore,
     pool: Pool<Job>,
     /// The highest number of a request.
     last: u32,
@@ -84,10 +85,6 @@ pub(crate) struct Reads {
     again: Option<(u32, File)>,
     /// Ranges that a repair could not be read of.
     broken: Vec<(u32, io::Error)>,
-    out: Outbox,
-    pub(crate) tally: Tally,
-    progress: Arc<Progress>,
-    fault: Option<TransferError>,
 }
 
 /// Holder of the open folders.
@@ -118,9 +115,11 @@ struct Range {
 impl Reads {
     pub(crate) fn new(progress: Arc<Progress>, host: &Host) -> io::Result<Self> {
         progress.set_phase(Phase::Moving);
-        let mut out = Outbox::default();
-        out.push(&Message::Reads);
+        let mut core = RoleCore::of_sender(progress, host.meter());
+        core.state = State::Open;
+        core.out.push(&Message::Reads);
         Ok(Self {
+            core,
             pool: Pool::new("farhaul-read", host)?,
             last: 0,
             open: BTreeSet::new(),
@@ -136,10 +135,6 @@ impl Reads {
             copying: 0,
             again: None,
             broken: Vec::new(),
-            out,
-            tally: Tally::default(),
-            progress,
-            fault: None,
         })
     }
 
@@ -223,7 +218,7 @@ impl Reads {
     pub(crate) fn found(&mut self, id: u32, entries: Vec<Entry>) {
         if self.open.remove(&id) {
             let more = false;
-            self.out.push(&Message::Found { id, more, entries });
+            self.core.out.push(&Message::Found { id, more, entries });
         }
     }
 
@@ -232,29 +227,8 @@ impl Reads {
         if self.open.remove(&id) {
             self.forget(id);
             let text = short(text);
-            self.out.push(&Message::Unanswered { id, code, text });
+            self.core.out.push(&Message::Unanswered { id, code, text });
         }
-    }
-
-    pub(crate) fn handle(&mut self, message: &Message) -> Result<(), TransferError> {
-        let Message::Release { id } = *message else {
-            return Err(TransferError::protocol(
-                "no request of a session that reads",
-            ));
-        };
-        if id > self.last {
-            return Err(TransferError::protocol("a release of what was not read"));
-        }
-        // What has failed, or was released before, is over.
-        if self.open.remove(&id) {
-            self.forget(id);
-            self.folders.retain(|(folder, _)| *folder != id);
-            self.copies.retain(|(copy, _)| *copy != id);
-            if matches!(self.listing, Turn::Waits(folder, _) if folder == id) {
-                self.listing = Turn::Nobody;
-            }
-        }
-        Ok(())
     }
 
     fn forget(&mut self, id: u32) {
@@ -286,44 +260,6 @@ impl Reads {
         self.open.is_empty()
     }
 
-    /// True if there is room for further requests.
-    pub(crate) fn takes_more(&self, session: &dyn Session) -> bool {
-        has_room(&self.out, session)
-    }
-
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.pool.outstanding() > 0
-    }
-
-    pub(crate) fn next_wake(&self, now: Instant) -> Option<Instant> {
-        self.pool.next_answer(now)
-    }
-
-    pub(crate) const fn take_fault(&mut self) -> Option<TransferError> {
-        self.fault.take()
-    }
-
-    /// Moves everything on.
-    pub(crate) fn poll(&mut self, session: &mut dyn Session) {
-        while let Some(answer) = self.pool.pop() {
-            match answer {
-                Ok(done) => self.take(done, session),
-                Err(broken) => {
-                    self.fault = Some(broken.error(""));
-                    return;
-                }
-            }
-        }
-        for (id, e) in std::mem::take(&mut self.broken) {
-            self.fail(id, &e);
-        }
-        self.list(session);
-        self.copy();
-        self.load();
-        self.send(session);
-        self.out.flush(session);
-    }
-
     fn fail(&mut self, id: u32, e: &io::Error) {
         let (code, text) = match e.kind() {
             io::ErrorKind::StaleNetworkFileHandle => (Code::SourceChanged, e.to_string()),
@@ -349,7 +285,7 @@ impl Reads {
             Ok(Answer::Page(_, Some(_))) if !self.open.contains(&id) => {}
             Ok(Answer::Page(entries, Some(rest))) => {
                 let more = true;
-                self.out.push(&Message::Found { id, more, entries });
+                self.core.out.push(&Message::Found { id, more, entries });
                 self.listing = Turn::Waits(id, rest);
             }
             Ok(Answer::First(opened, block)) => {
@@ -358,7 +294,7 @@ impl Reads {
             }
             Ok(Answer::Block(block)) => self.loaded(id, block),
             Ok(Answer::Changed(order, act)) => {
-                let has_room = has_room(&self.out, session);
+                let has_room = self.core.has_room(session);
                 self.changed(id, order, act, has_room);
             }
             Ok(Answer::Abandoned) => self.copying -= 1,
@@ -383,7 +319,7 @@ impl Reads {
                 let work = Work::Change(order, Some(copying));
                 self.pool.push(Job { id, lent: 0, work });
                 if has_room {
-                    self.out.push(&Message::Changed { id, more: true });
+                    self.core.out.push(&Message::Changed { id, more: true });
                 }
             }
             Ok(Act::More(copying)) => {
@@ -392,9 +328,9 @@ impl Reads {
             }
             Ok(Act::Done) => {
                 let removed = matches!(order.change, Change::Remove | Change::RemoveFolder);
-                self.tally.deleted += u64::from(removed);
+                self.core.tally.deleted += u64::from(removed);
                 if self.open.remove(&id) {
-                    self.out.push(&Message::Changed { id, more: false });
+                    self.core.out.push(&Message::Changed { id, more: false });
                 }
             }
             Err(e) => self.unanswered(id, e.code, &e.text),
@@ -403,7 +339,7 @@ impl Reads {
 
     /// Starts a job that lists the next page of a folder.
     fn list(&mut self, session: &dyn Session) {
-        if matches!(self.listing, Turn::Worker(_)) || !has_room(&self.out, session) {
+        if matches!(self.listing, Turn::Worker(_)) || !self.core.has_room(session) {
             return;
         }
         let (id, work) = match std::mem::replace(&mut self.listing, Turn::Nobody) {
@@ -499,7 +435,7 @@ impl Reads {
         }
         if let Some(hash) = range.tree.root() {
             let (len, version) = (range.len, range.version);
-            self.out.push(&Message::ReadEnd {
+            self.core.out.push(&Message::ReadEnd {
                 id,
                 len,
                 hash,
@@ -515,26 +451,11 @@ impl Reads {
             let range = self.ranges.get(&id);
             if let Some(block) = range.and_then(|range| range.blocks.get(&index)) {
                 let len = block.len() as u64;
-                self.tally.bytes += len;
+                self.core.tally.bytes += len;
                 session.send(id, index * BLOCK, len);
             }
         }
-        self.progress.set(&self.tally);
-    }
-
-    /// Fills a batch.
-    pub(crate) fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
-        for extent in extents {
-            let own = batch.get_mut(extent.range());
-            let mut own = own.ok_or_else(|| StoreError("internal: batch too short".into()))?;
-            let mut at = extent.offset;
-            while !own.is_empty() {
-                let n = self.fill_some(extent.object, at, own);
-                own = &mut own[n..];
-                at += n as u64;
-            }
-        }
-        Ok(())
+        self.core.progress.set(&self.core.tally);
     }
 
     /// Fills the front of `own`: from one block, or from the file again.
@@ -579,5 +500,78 @@ impl Reads {
         }
         let (_, file) = self.again.as_ref().ok_or(io::ErrorKind::NotFound)?;
         jobs::read_exact(file, own, range.offset + at)
+    }
+}
+
+impl Role for Reads {
+    fn core(&mut self) -> &mut RoleCore {
+        &mut self.core
+    }
+
+    fn handle(&mut self, message: Message) -> Result<(), TransferError> {
+        let Message::Release { id } = message else {
+            return Err(TransferError::protocol(
+                "no request of a session that reads",
+            ));
+        };
+        if id > self.last {
+            return Err(TransferError::protocol("a release of what was not read"));
+        }
+        // What has failed, or was released before, is over.
+        if self.open.remove(&id) {
+            self.forget(id);
+            self.folders.retain(|(folder, _)| *folder != id);
+            self.copies.retain(|(copy, _)| *copy != id);
+            if matches!(self.listing, Turn::Waits(folder, _) if folder == id) {
+                self.listing = Turn::Nobody;
+            }
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, _now: Instant, session: &mut dyn Session) {
+        while let Some(answer) = self.pool.pop() {
+            match answer {
+                Ok(done) => self.take(done, session),
+                Err(broken) => {
+                    self.core.fail(broken.error(""));
+                    return;
+                }
+            }
+        }
+        for (id, e) in std::mem::take(&mut self.broken) {
+            self.fail(id, &e);
+        }
+        self.list(session);
+        self.copy();
+        self.load();
+        self.send(session);
+        self.core.out.flush(session);
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.pool.outstanding() > 0
+    }
+
+    fn next_wake(&self, now: Instant) -> Option<Instant> {
+        self.pool.next_answer(now)
+    }
+
+    fn takes_more(&self, session: &dyn Session) -> bool {
+        self.core.has_room(session)
+    }
+
+    fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
+        for extent in extents {
+            let own = batch.get_mut(extent.range());
+            let mut own = own.ok_or_else(|| StoreError("internal: batch too short".into()))?;
+            let mut at = extent.offset;
+            while !own.is_empty() {
+                let n = self.fill_some(extent.object, at, own);
+                own = &mut own[n..];
+                at += n as u64;
+            }
+        }
+        Ok(())
     }
 }

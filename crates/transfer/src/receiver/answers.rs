@@ -11,7 +11,7 @@ impl Receiver {
             Err(broken) => {
                 let slot = broken.task.file.and_then(|n| self.table.get(n));
                 let name = slot.map_or_else(String::new, |s| path::show(&s.item.path));
-                self.fault.get_or_insert(broken.error(&name));
+                self.core.fail(broken.error(&name));
             }
         }
     }

@@ -89,7 +89,7 @@ impl Receiver {
         };
         for (index, value) in &good {
             let block = block_range(*index, size);
-            self.tally.resumed += block.end - block.start;
+            self.core.tally.resumed += block.end - block.start;
             part.tree.set(*index, *value);
             if let Some(journal) = part.journal {
                 self.journal.block(journal, *index, value);
@@ -120,7 +120,7 @@ impl Receiver {
                 let start = slot.range.start;
                 let end = piece.end.min(slot.range.end);
                 let within = at - start..end - start;
-                self.tally.resumed += end - at;
+                self.core.tally.resumed += end - at;
                 at = end;
                 if matches!(&slot.item.state, State::Part(part) if !part.cleared) {
                     let (code, why) = if slot.item.stripe.is_some() {
@@ -161,7 +161,7 @@ impl Receiver {
         }
         slot.item.repaired = true;
         slot.item.root = None;
-        self.progress.retry();
+        self.core.progress.retry();
         let size = slot.range.end - slot.range.start;
         if block_count(size) == 1 {
             part.tree.clear(0..1);
@@ -169,7 +169,7 @@ impl Receiver {
             self.repair(number, vec![range]);
         } else {
             part.compared = Some(0);
-            self.out.push(&Message::AskBlocks { file: number });
+            self.core.out.push(&Message::AskBlocks { file: number });
         }
     }
 
@@ -230,7 +230,7 @@ impl Receiver {
         }
         part.compared = None;
         (item.repaired, item.root) = (true, None);
-        self.progress.retry();
+        self.core.progress.retry();
         let bad: RangeSet = bad.into_iter().map(|index| index..index + 1).collect();
         self.want_blocks(number, bad.iter().collect());
     }
@@ -264,14 +264,14 @@ impl Receiver {
     /// Requests these bytes of a file once more, and then a new root.
     pub(super) fn repair(&mut self, number: u64, ranges: Vec<Range<u64>>) {
         if ranges.is_empty() {
-            self.out.push(&Message::Repair {
+            self.core.out.push(&Message::Repair {
                 file: number,
                 ranges,
             });
             return;
         }
         for part in ranges.chunks(RANGES) {
-            self.out.push(&Message::Repair {
+            self.core.out.push(&Message::Repair {
                 file: number,
                 ranges: part.to_vec(),
             });

@@ -77,7 +77,7 @@ impl Receiver {
         };
         let waits = entry.kind == Kind::File && before.is_some_and(|file| self.is_given_up(file));
         if entry.kind == Kind::File && !waits {
-            self.progress.found(entry.size);
+            self.core.progress.found(entry.size);
         }
         if let Some(why) = reserved {
             self.fail(number, Code::DestError, &why);
@@ -365,7 +365,7 @@ impl Receiver {
 
     /// Counts a file that was already there, and reports it to the sender, without a text: it is no warning.
     fn keep(&mut self, number: u64) {
-        self.out.push(&Message::Trouble {
+        self.core.out.push(&Message::Trouble {
             file: number,
             code: Code::Ok,
             text: Vec::new(),
@@ -402,7 +402,7 @@ impl Receiver {
             return Ok(false);
         }
         self.set_facts(number, false)?;
-        self.tally.resumed += self
+        self.core.tally.resumed += self
             .table
             .get(number)
             .map_or(0, |slot| slot.range.end - slot.range.start);
@@ -456,7 +456,7 @@ impl Receiver {
         }
         self.set_facts(number, true)?;
         self.keep(number);
-        self.last_root = Some(blake3::hash(b"").into());
+        self.core.last_root = Some(blake3::hash(b"").into());
         self.abandon(number, Code::Ok);
         self.is_in_place(number);
         Ok(true)
@@ -580,12 +580,12 @@ impl Receiver {
         let ranges: Vec<_> = set.iter().collect();
         let upto = self.table.next();
         let (head, tail) = ranges.split_at(ranges.len().min(RANGES));
-        self.out.push(&Message::Want {
+        self.core.out.push(&Message::Want {
             upto,
             ranges: head.to_vec(),
         });
         for ranges in tail.chunks(RANGES) {
-            self.out.push(&Message::Want {
+            self.core.out.push(&Message::Want {
                 upto,
                 ranges: ranges.to_vec(),
             });

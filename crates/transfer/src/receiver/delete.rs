@@ -21,8 +21,8 @@ use crate::{
     confine::{self, Dir},
     disk::File,
     error::TransferError,
+    failure_log::FailureLog,
     filter::Filter,
-    ledger::Ledger,
     names::Cursor,
     pool::Stop,
     wire::{
@@ -573,13 +573,13 @@ pub(crate) fn too_many(most: u64) -> String {
 }
 
 /// Reason that nothing is deleted, if the entries that the source lacks are not known for sure.
-pub(crate) fn refusal(listed: &Listed, ledger: &Ledger) -> Option<(Code, String)> {
+pub(crate) fn refusal(listed: &Listed, log: &FailureLog) -> Option<(Code, String)> {
     if listed.full {
         let why =
             format!("nothing was deleted: more than {LISTED} files were listed: copy in parts");
         return Some((Code::Limit, why));
     }
-    (!ledger.is_clean()).then(|| (Code::Ok, INCOMPLETE.into()))
+    (!log.is_clean()).then(|| (Code::Ok, INCOMPLETE.into()))
 }
 
 /// Error for a copy of `folders` that cannot delete, whatever it finds. Some of the folders stand
@@ -621,7 +621,7 @@ impl Receiver {
         let mut listed = std::mem::take(&mut self.listed);
         let waiting = listed.waiting.values_mut().filter_map(Option::take);
         let waiting: Vec<Waiting> = waiting.collect();
-        if let Some((code, why)) = refusal(&listed, &self.ledger) {
+        if let Some((code, why)) = refusal(&listed, &self.core.log) {
             let mut deleted = Deleted::default();
             deleted.problems.push((code, why));
             for waiting in &waiting {
@@ -653,9 +653,9 @@ impl Receiver {
     }
 
     fn note_deleted(&mut self, deleted: Deleted) {
-        self.tally.deleted += deleted.count;
-        self.tally.files_ok = self.tally.files_ok.saturating_sub(deleted.unplaced);
-        self.tally.files_failed += deleted.unplaced;
+        self.core.tally.deleted += deleted.count;
+        self.core.tally.files_ok = self.core.tally.files_ok.saturating_sub(deleted.unplaced);
+        self.core.tally.files_failed += deleted.unplaced;
         for (code, why) in deleted.problems {
             self.record(code, why);
         }

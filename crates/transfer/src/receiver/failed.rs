@@ -8,7 +8,7 @@ use std::io;
 use super::{Part, Receiver, State, journal};
 use crate::{
     confine, state_names,
-    wire::{Code, Message, NOT_LISTED, path, short},
+    wire::{Code, NOT_LISTED, path},
 };
 
 impl Receiver {
@@ -32,12 +32,12 @@ impl Receiver {
             self.abandon(file, code);
         }
         if promised {
-            self.progress.retry();
+            self.core.progress.retry();
             return;
         }
-        self.tally.files_failed += u64::from(code != Code::Ok);
+        self.core.tally.files_failed += u64::from(code != Code::Ok);
         let text = path::show(text);
-        self.ledger.add(code, text);
+        self.core.log.add(code, text);
     }
 
     /// Lets a file that is there, or has failed, be listed again as it is now: it need not wait for
@@ -53,23 +53,18 @@ impl Receiver {
     /// A sync has failed: no file of this run is known to be on the disk.
     pub(super) fn not_on_disk(&mut self, e: &io::Error) {
         let code = Code::of_write(e);
-        let lost = std::mem::take(&mut self.tally.files_ok);
-        self.tally.files_failed += lost;
+        let lost = std::mem::take(&mut self.core.tally.files_ok);
+        self.core.tally.files_failed += lost;
         let next = match self.journal.sync_failed() {
             Ok(()) => "the next run sends again what may not be on the disk".to_string(),
             Err(e) => format!("the journal cannot be written ({e}): give --verify-disk next time"),
         };
         let text = format!("{e}; {next}");
-        if lost == 0 && self.ledger.has(code) {
+        if lost == 0 && self.core.log.has(code) {
             // Each of them has been reported.
             return;
         }
-        self.out.push(&Message::Trouble {
-            file: NOT_LISTED,
-            code,
-            text: short(&text),
-        });
-        self.ledger.add(code, text);
+        self.core.trouble(NOT_LISTED, code, text);
     }
 
     /// Abandons this file, which cannot be written.
@@ -78,13 +73,8 @@ impl Receiver {
             return;
         };
         let text = format!("{}: {why}", path::show(&slot.item.path));
-        self.out.push(&Message::Trouble {
-            file,
-            code,
-            text: short(&text),
-        });
-        self.tally.files_failed += u64::from(slot.item.is_file || code != Code::Ok);
-        self.ledger.add(code, text);
+        self.core.tally.files_failed += u64::from(slot.item.is_file || code != Code::Ok);
+        self.core.trouble(file, code, text);
         self.abandon(file, code);
     }
 
@@ -113,7 +103,7 @@ impl Receiver {
 
     /// Counts a file that was already there.
     pub(super) fn was_there(&mut self, file: u64) {
-        self.tally.files_skipped += 1;
+        self.core.tally.files_skipped += 1;
         if let Some(slot) = self.table.get_mut(file) {
             slot.item.stayed = true;
         }

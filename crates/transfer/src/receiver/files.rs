@@ -49,9 +49,9 @@ impl Receiver {
                         );
                         return self.fail(number, Code::of_write(&e), &why);
                     }
-                    self.tally.resumed += size;
+                    self.core.tally.resumed += size;
                     self.was_there(number);
-                    self.last_root = plain;
+                    self.core.last_root = plain;
                     if let Some(slot) = self.table.get_mut(number) {
                         self.journal.found(&slot.item.path);
                         slot.item.state = State::InPlace;
@@ -98,7 +98,7 @@ impl Receiver {
         part.striped = true;
         self.stripes += 1;
         slot.item.state = State::Part(Box::new(part));
-        self.tally.resumed += size;
+        self.core.tally.resumed += size;
         self.commit(number, false);
     }
 
@@ -294,17 +294,17 @@ impl Receiver {
         }
         match ending {
             Ending::InPlace | Ending::Collected { .. } => {
-                self.last_root = slot.item.root.map(|r| r.hash);
+                self.core.last_root = slot.item.root.map(|r| r.hash);
                 slot.item.state = State::InPlace;
                 if slot.item.replaces {
                     // It was on the disk before it got its name.
                     self.journal.found(&slot.item.path);
                 }
-                self.tally.files_ok += 1;
+                self.core.tally.files_ok += 1;
             }
             Ending::Mismatch | Ending::Lost(_) if !slot.item.repaired => {
                 slot.item.repaired = true;
-                self.progress.retry();
+                self.core.progress.retry();
                 self.want_anew(number);
             }
             Ending::Mismatch => self.fail_wrong(number, WRONG),
@@ -407,7 +407,9 @@ impl Receiver {
         match root {
             Some(root) => {
                 slot.item.state = State::Checking(Some(root));
-                self.progress.compared(slot.range.end - slot.range.start);
+                self.core
+                    .progress
+                    .compared(slot.range.end - slot.range.start);
                 self.settle(number);
             }
             None => self.want_instead(number),
@@ -502,10 +504,10 @@ impl Receiver {
                 if let State::Part(part) = std::mem::replace(&mut slot.item.state, State::InPlace) {
                     self.uncount(&part);
                 }
-                self.last_root = plain;
-                self.tally.files_ok += 1;
+                self.core.last_root = plain;
+                self.core.tally.files_ok += 1;
                 if let Ending::Collected { generation, whole } = ending {
-                    self.out.push(&Message::Collected {
+                    self.core.out.push(&Message::Collected {
                         file: number,
                         generation,
                         whole,

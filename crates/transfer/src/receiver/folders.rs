@@ -10,7 +10,7 @@ use crate::{
     bounds::FOLDERS,
     confine::{self, Dir, Tree},
     progress::Phase,
-    wire::{Code, Message},
+    wire::Code,
 };
 
 const CACHED: &str = "--verify-disk: the file system at the destination has no direct reads; the files were dropped from its cache and read again";
@@ -166,7 +166,7 @@ impl Receiver {
     /// Folders get their times, and everything reaches the disk.
     pub(super) fn finish(&mut self) {
         self.stage = Stage::Finishing;
-        self.progress.set_phase(Phase::Finishing);
+        self.core.progress.set_phase(Phase::Finishing);
         let (root, dirs) = (self.tree.root(), self.folders.take());
         let disks = self.disks.clone();
         self.pool.push(WriteJob::Finish { root, dirs, disks });
@@ -190,17 +190,13 @@ impl Receiver {
         }
         match synced {
             Ok(()) if self.disks.is_some() => {
-                let noted = self.journal.synced(self.tally.files_failed == 0);
+                let noted = self.journal.synced(self.core.tally.files_failed == 0);
                 self.note_journal(noted);
             }
             Ok(()) => self.journal.settle(),
             Err(e) => self.not_on_disk(&e),
         }
-        self.progress.set(&self.tally);
-        self.out.push(&Message::Finished {
-            tally: self.tally,
-            usage: self.meter.usage(),
-        });
-        self.stage = Stage::Finished;
+        self.core.progress.set(&self.core.tally);
+        self.core.finish();
     }
 }

@@ -12,7 +12,7 @@ use super::{
     Receiver, WriteJob,
     decide::RANGES,
     place::{Arrived, Bytes, LINGER},
-    staging::{Into, Load, Run, Staging},
+    staging::{Into, LaneLoad, Load, Run, Staging},
 };
 use crate::{
     bounds::GAPS,
@@ -23,10 +23,6 @@ use crate::{
     table::CONTENT,
     wire::{Code, Message, Outbox},
 };
-
-/// Content that arrived on a further parallel session. The files are not known: runs are within the
-/// object, from the number on.
-pub(crate) type LaneLoad = Load<()>;
 
 /// The receiving end.
 #[derive(Debug, Default)]
@@ -131,14 +127,9 @@ impl Receives {
 }
 
 impl Receiver {
-    /// Bytes of the files listed that further parallel sessions can carry.
-    pub(crate) const fn for_lanes(&self) -> u64 {
-        self.table.large()
-    }
-
     /// Takes what arrived on further parallel sessions.
     pub(super) fn read_lanes(&mut self) {
-        let Some(lanes) = self.lanes.clone() else {
+        let Some(lanes) = self.core.lanes().cloned() else {
             return;
         };
         for event in lanes.take_events() {
@@ -148,7 +139,7 @@ impl Receiver {
                     number,
                     why: Some(why),
                     ..
-                } => self.ledger.add(Code::Ok, lost(number, &why)),
+                } => self.core.log.add(Code::Ok, lost(number, &why)),
                 // Workers are for sessions that are there: a peer may ask for some that never come.
                 LaneEvent::Joined(_) => self.pool.grow(lanes.up()),
                 LaneEvent::Left { .. } | LaneEvent::Unreadable(..) => {}
@@ -167,12 +158,12 @@ impl Receiver {
         let mut pieces = mem::take(&mut self.pieces);
         for run in runs {
             let range = run.number + run.offset..run.number + run.end();
-            if self.fault.is_some() {
+            if self.core.fault.is_some() {
                 break;
             }
             if range.end > self.table.end() {
                 let text = "the peer sent content that was never listed";
-                self.fault = Some(TransferError::protocol(text));
+                self.core.fail(TransferError::protocol(text));
                 break;
             }
             pieces.clear();
@@ -197,7 +188,7 @@ impl Receiver {
                 self.place_piece(piece, &mut stay);
             }
             if let Err(why) = self.check_pieces() {
-                self.fault.get_or_insert(TransferError::protocol(why));
+                self.core.fail(TransferError::protocol(why));
             }
         }
         self.pieces = pieces;
@@ -211,7 +202,7 @@ impl Receiver {
 
     /// Gives the buffer of a load back to the session on which the load arrived.
     pub(super) fn lane_load_done(&mut self, load: Load) {
-        let Some((lanes, lane)) = self.lanes.as_ref().zip(load.lane) else {
+        let Some((lanes, lane)) = self.core.lanes().zip(load.lane) else {
             return;
         };
         let last = load.runs.last().and_then(|run| self.table.get(run.number));

@@ -69,7 +69,7 @@ impl Receiver {
     /// Notes that the link is in place: `made`, or already there.
     pub(super) fn linked(&mut self, number: u64, made: bool) {
         if made {
-            self.tally.files_ok += 1;
+            self.core.tally.files_ok += 1;
         } else {
             self.was_there(number);
         }
@@ -150,7 +150,8 @@ impl Receiver {
             let bytes = slot.map_or(0, |slot| slot.range.end - slot.range.start);
             let Some(over) = self.table.pop_if(is_over) else {
                 let next = self.table.get(number);
-                self.progress
+                self.core
+                    .progress
                     .set_current(next.map(|slot| (number, &slot.item.path[..])));
                 return;
             };
@@ -160,7 +161,7 @@ impl Receiver {
             self.names.release(&over.path, number);
             if over.is_file && !self.names.is_to_come(&over.path) {
                 let ok = matches!(over.state, State::InPlace);
-                self.progress.file_over(FileOver {
+                self.core.progress.file_over(FileOver {
                     path: over.path,
                     bytes,
                     ok,

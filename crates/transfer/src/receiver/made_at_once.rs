@@ -60,7 +60,7 @@ impl Receiver {
         });
         if let Some(aside) = aside {
             aside.settle(made.is_ok())?;
-            self.tally.deleted += u64::from(made.is_ok());
+            self.core.tally.deleted += u64::from(made.is_ok());
         }
         let made = made?;
         let owners = Mode::WUSR | Mode::XUSR;

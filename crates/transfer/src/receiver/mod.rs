@@ -8,27 +8,29 @@
 
 use std::{collections::VecDeque, io, ops::Range, sync::Arc};
 
-use farhaul_core::{protocol::Session, time::Instant};
+use farhaul_core::{
+    protocol::Session,
+    store::{Extent, Sink, StoreError},
+    time::Instant,
+};
 
 use crate::{
-    bounds::{self, WINDOW, has_room},
+    bounds::{self, WINDOW},
     confine::Tree,
     disk::File,
     error::TransferError,
     filter::Filter,
     host::Host,
-    lanes::Lanes,
-    ledger::Ledger,
-    meter::Meter,
     pool::{Keep, Pool},
     progress::Progress,
     ranges::RangeSet,
     requested::Requested,
+    role::{Role, RoleCore},
     sender::Identity,
     state_names,
     table::Table,
     wire::{
-        Existing, Hash, Message, Mirror, NOT_LISTED, Outbox, Root, Stripe, Tally,
+        Existing, Message, Mirror, NOT_LISTED, Root, Stripe,
         path::{self, Tag},
     },
 };
@@ -79,7 +81,7 @@ pub(crate) use journal::is_journal;
 pub(crate) use journal::open_journal;
 #[doc(hidden)]
 pub use journal::{fuzz_journal, fuzz_journal_records};
-pub(crate) use lane::{LaneLoad, Receives};
+pub(crate) use lane::Receives;
 use links::Links;
 pub(crate) use lock::Lock;
 use names::Names;
@@ -87,6 +89,7 @@ pub(crate) use reach::Reach;
 use report::Reports;
 use reread::Reread;
 use space::Space;
+pub(crate) use staging::LaneLoad;
 use staging::Staging;
 use watch::DiskWatch;
 
@@ -119,7 +122,7 @@ pub(crate) struct Rules {
     pub(crate) stripe_scope: Option<Tag>,
 }
 
-/// Progress of a transfer, as its receiver sees it.
+/// Progress of a transfer to its end, as its receiver sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     /// Listing: the manifest grows.
@@ -130,14 +133,11 @@ enum Stage {
     Deleting,
     /// The disk is catching up.
     Finishing,
-    /// The end was reported to the sender.
-    Finished,
-    /// Closing: the sender knows the end.
-    Closing,
 }
 
-/// The receiving half of a transfer.
+/// The role that receives files.
 pub(crate) struct Receiver {
+    core: RoleCore,
     tree: Tree,
     rename: Option<Vec<u8>>,
     tag: Tag,
@@ -154,8 +154,6 @@ pub(crate) struct Receiver {
     /// Files under repair with some blocks that are to be hashed as they are stored.
     stored: VecDeque<u64>,
     staging: Staging,
-    /// Further parallel sessions, once there may be some.
-    pub(crate) lanes: Option<Arc<Lanes>>,
     space: Space,
     /// Bytes of small files in memory.
     resident: usize,
@@ -196,18 +194,9 @@ pub(crate) struct Receiver {
     reports: Reports,
     /// Bytes from the start of what comes through a pipe that the sender may forget.
     taken: u64,
-    out: Outbox,
     /// True if answers wait to leave.
     unheard: bool,
     watch: DiskWatch,
-    pub(crate) ledger: Ledger,
-    pub(crate) tally: Tally,
-    /// Root of the last file, for a transfer of one.
-    pub(crate) last_root: Option<Hash>,
-    meter: Meter,
-    progress: Arc<Progress>,
-    /// Error that ends the transfer.
-    fault: Option<TransferError>,
 }
 
 impl Receiver {
@@ -231,6 +220,7 @@ impl Receiver {
         // The next run of the same command must not touch what a worker of this one still writes to.
         pool.keep(Arc::clone(journal.lock()) as Keep);
         Ok(Self {
+            core: RoleCore::of_receiver(progress, host.meter()),
             journal,
             disks,
             reread: rules.verify_disk.then(Reread::default),
@@ -245,7 +235,6 @@ impl Receiver {
             pieces: Vec::new(),
             stored: VecDeque::new(),
             staging: Staging::default(),
-            lanes: None,
             space: Space::default(),
             resident: 0,
             writing: 0,
@@ -270,157 +259,9 @@ impl Receiver {
             stage: Stage::Listing,
             reports: Reports::default(),
             taken: 0,
-            out: Outbox::default(),
             unheard: false,
             watch: DiskWatch::default(),
-            ledger: Ledger::default(),
-            tally: Tally::default(),
-            last_root: None,
-            meter: host.meter(),
-            progress,
-            fault: None,
         })
-    }
-
-    /// True if another message may be taken: there is room for its answers.
-    pub(crate) fn takes_more(&self, session: &dyn Session) -> bool {
-        has_room(&self.out, session)
-            && !self.folders.are_too_many()
-            && !self.is_reusing_much()
-            && self.completing < bounds::COMPLETING
-    }
-
-    /// True once all files are complete and the sender has been notified.
-    pub(crate) fn is_finished(&self) -> bool {
-        self.stage >= Stage::Finished
-    }
-
-    /// True once the sender knows.
-    pub(crate) fn is_over(&self) -> bool {
-        self.stage == Stage::Closing
-    }
-
-    /// True while workers have something to answer.
-    pub(crate) const fn is_waiting(&self) -> bool {
-        self.pool.outstanding() > 0
-    }
-
-    /// Time at which workers are to be polled, or a report or a write is due though nothing
-    /// arrives.
-    pub(crate) fn next_wake(&self, now: Instant) -> Option<Instant> {
-        let report = self.reports.due(&self.tally);
-        let report = report.filter(|_| !self.is_finished());
-        let write = self.staging.since.map(|since| since + place::LINGER);
-        let answer = self.pool.next_answer(now);
-        let own = [report, write, self.stuck_at()].into_iter().flatten();
-        own.chain(answer).min()
-    }
-
-    /// Moves everything on.
-    pub(crate) fn poll(&mut self, now: Instant, session: &mut dyn Session) {
-        let mut moved = false;
-        while has_room(&self.out, session)
-            && let Some(done) = self.pool.pop()
-        {
-            moved = true;
-            self.answered(done);
-        }
-        self.read_lanes();
-        self.unheard = !has_room(&self.out, session);
-        self.watch_disk(now, moved);
-        if self.fault.is_some() {
-            return;
-        }
-        self.hash_stored();
-        self.write_small();
-        self.write_staged(now);
-        self.pop_over();
-        self.report(now);
-        self.tell_taken();
-        self.close_folders();
-        if self.stage == Stage::Listed && self.table.len() == 0 && !self.folders.are_closing() {
-            self.remove_unclaimed();
-            if !self.starts_to_delete() {
-                self.finish();
-            }
-        }
-        let noted = self.journal.flush();
-        self.note_journal(noted);
-        self.out.flush(session);
-    }
-
-    /// Takes a message from the sender.
-    pub(crate) fn handle(&mut self, message: Message) -> Result<(), TransferError> {
-        match message {
-            Message::Entries { first, entries } => {
-                let more: usize = entries.iter().map(bounds::charge).sum();
-                if first != self.table.next()
-                    || self.stage != Stage::Listing
-                    || self.table.charged() + more > WINDOW
-                    || self.rules.pipe && first + entries.len() as u64 > 1
-                {
-                    return Err(TransferError::protocol(
-                        "the manifest is out of order or too far ahead",
-                    ));
-                }
-                if self.rules.stripe_scope.is_none() && entries.iter().any(|e| e.stripe.is_some()) {
-                    return Err(TransferError::protocol(
-                        "stripes of files were not agreed on",
-                    ));
-                }
-                self.check_space();
-                entries.iter().try_for_each(|e| self.decide(e))?;
-                self.send_wants();
-                Ok(())
-            }
-            Message::Grown { file, size } if self.rules.pipe => self.grown(file, size),
-            Message::End { entries }
-                if entries == self.table.next() && self.stage == Stage::Listing =>
-            {
-                self.stage = Stage::Listed;
-                self.progress.scan_done();
-                self.end_promises();
-                Ok(())
-            }
-            Message::Holes { ranges } => {
-                for r in &ranges {
-                    self.hole(r);
-                    self.check_pieces().map_err(TransferError::protocol)?;
-                }
-                Ok(())
-            }
-            Message::Roots(roots) => {
-                self.take_roots(roots);
-                Ok(())
-            }
-            Message::Failed {
-                file,
-                code,
-                again,
-                text,
-            } if file != NOT_LISTED || self.stage == Stage::Listing => {
-                self.failed_there(file, code, again, &text);
-                Ok(())
-            }
-            Message::Blocks {
-                file,
-                first,
-                values,
-            } => {
-                if !self.compare_old(file, first, &values) {
-                    self.compare(file, first, &values);
-                }
-                Ok(())
-            }
-            Message::Kept { paths } if self.stage == Stage::Listing => self.note_kept(&paths),
-            Message::Bye { .. } if self.is_finished() => {
-                self.stage = Stage::Closing;
-                Ok(())
-            }
-            _ => Err(TransferError::protocol(
-                "the peer sent a message out of order",
-            )),
-        }
     }
 
     fn take_roots(&mut self, roots: Vec<Root>) {
@@ -445,11 +286,6 @@ impl Receiver {
     /// Lock that others wait for who want the destination: it lives until the last worker is done.
     pub(crate) const fn lock(&self) -> &Arc<Lock> {
         self.journal.lock()
-    }
-
-    /// Takes the error with which the transfer must end, once.
-    pub(crate) const fn take_fault(&mut self) -> Option<TransferError> {
-        self.fault.take()
     }
 
     /// The name in its directory under which a file is collected.
@@ -506,6 +342,156 @@ impl Receiver {
             mtime: slot.item.meta.mtime,
             mtime_nanos: slot.item.meta.mtime_nanos,
         })
+    }
+}
+
+impl Role for Receiver {
+    fn core(&mut self) -> &mut RoleCore {
+        &mut self.core
+    }
+
+    fn handle(&mut self, message: Message) -> Result<(), TransferError> {
+        match message {
+            Message::Entries { first, entries } => {
+                let more: usize = entries.iter().map(bounds::charge).sum();
+                if first != self.table.next()
+                    || self.stage != Stage::Listing
+                    || self.table.charged() + more > WINDOW
+                    || self.rules.pipe && first + entries.len() as u64 > 1
+                {
+                    return Err(TransferError::protocol(
+                        "the manifest is out of order or too far ahead",
+                    ));
+                }
+                if self.rules.stripe_scope.is_none() && entries.iter().any(|e| e.stripe.is_some()) {
+                    return Err(TransferError::protocol(
+                        "stripes of files were not agreed on",
+                    ));
+                }
+                self.check_space();
+                entries.iter().try_for_each(|e| self.decide(e))?;
+                self.send_wants();
+                Ok(())
+            }
+            Message::Grown { file, size } if self.rules.pipe => self.grown(file, size),
+            Message::End { entries }
+                if entries == self.table.next() && self.stage == Stage::Listing =>
+            {
+                self.stage = Stage::Listed;
+                self.core.progress.scan_done();
+                self.end_promises();
+                Ok(())
+            }
+            Message::Holes { ranges } => {
+                for r in &ranges {
+                    self.hole(r);
+                    self.check_pieces().map_err(TransferError::protocol)?;
+                }
+                Ok(())
+            }
+            Message::Roots(roots) => {
+                self.take_roots(roots);
+                Ok(())
+            }
+            Message::Failed {
+                file,
+                code,
+                again,
+                text,
+            } if file != NOT_LISTED || self.stage == Stage::Listing => {
+                self.failed_there(file, code, again, &text);
+                Ok(())
+            }
+            Message::Blocks {
+                file,
+                first,
+                values,
+            } => {
+                if !self.compare_old(file, first, &values) {
+                    self.compare(file, first, &values);
+                }
+                Ok(())
+            }
+            Message::Kept { paths } if self.stage == Stage::Listing => self.note_kept(&paths),
+            _ => Err(TransferError::protocol(
+                "the peer sent a message out of order",
+            )),
+        }
+    }
+
+    fn poll(&mut self, now: Instant, session: &mut dyn Session) {
+        let mut moved = false;
+        while self.core.has_room(session)
+            && let Some(done) = self.pool.pop()
+        {
+            moved = true;
+            self.answered(done);
+        }
+        self.read_lanes();
+        self.unheard = !self.core.has_room(session);
+        self.watch_disk(now, moved);
+        if self.core.fault.is_some() {
+            return;
+        }
+        self.hash_stored();
+        self.write_small();
+        self.write_staged(now);
+        self.pop_over();
+        self.report(now);
+        self.tell_taken();
+        self.close_folders();
+        if self.stage == Stage::Listed && self.table.len() == 0 && !self.folders.are_closing() {
+            self.remove_unclaimed();
+            if !self.starts_to_delete() {
+                self.finish();
+            }
+        }
+        let noted = self.journal.flush();
+        self.note_journal(noted);
+        self.core.out.flush(session);
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.pool.outstanding() > 0
+    }
+
+    /// Workers are polled, or a report or a write is due.
+    fn next_wake(&self, now: Instant) -> Option<Instant> {
+        let report = self.reports.due(&self.core.tally);
+        let report = report.filter(|_| !self.core.is_finished());
+        let write = self.staging.since.map(|since| since + place::LINGER);
+        let answer = self.pool.next_answer(now);
+        let own = [report, write, self.stuck_at()].into_iter().flatten();
+        own.chain(answer).min()
+    }
+
+    fn takes_more(&self, session: &dyn Session) -> bool {
+        self.core.has_room(session)
+            && !self.folders.are_too_many()
+            && !self.is_reusing_much()
+            && self.completing < bounds::COMPLETING
+    }
+
+    fn keep_alive(&mut self) {
+        self.core.report(self.reports.resolved);
+    }
+
+    fn for_lanes(&self) -> Option<u64> {
+        Some(self.table.large())
+    }
+
+    fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
+        self.place_batch(extents, batch)
+    }
+
+    /// Limit on what may arrive, which is reported to the sender, and what workers have written.
+    /// Where workers are behind, with small files too, the sender waits.
+    fn sink(&self) -> Sink {
+        let small = place::RESIDENT.saturating_sub(self.writing) as u64;
+        Sink {
+            free: self.staging.room().min(small),
+            drained: self.drained,
+        }
     }
 }
 

@@ -105,11 +105,11 @@ impl Receiver {
     pub(super) fn end_promises(&mut self) {
         let left = std::mem::take(&mut self.names.again).len() as u64;
         if left > 0 {
-            self.tally.files_failed += left;
+            self.core.tally.files_failed += left;
             let text = format!(
                 "{left} files that had changed were to be listed again, and the sender did not do so"
             );
-            self.ledger.add(Code::SourceChanged, text);
+            self.core.log.add(Code::SourceChanged, text);
         }
     }
 }

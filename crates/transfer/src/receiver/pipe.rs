@@ -58,7 +58,7 @@ impl Receiver {
         let upto = first / BLOCK * BLOCK;
         if upto > self.taken {
             self.taken = upto;
-            self.out.push(&Message::Taken { file: FILE, upto });
+            self.core.out.push(&Message::Taken { file: FILE, upto });
         }
     }
 }
@@ -66,7 +66,7 @@ impl Receiver {
 impl Drop for Receiver {
     /// Removes an incomplete file that came through a pipe: no later run can continue it.
     fn drop(&mut self) {
-        if self.rules.pipe && !self.is_finished() {
+        if self.rules.pipe && !self.core.is_finished() {
             self.abandon(FILE, Code::INTERRUPTED);
         }
     }

@@ -9,7 +9,7 @@
 use std::{ops::Range, time::Duration};
 
 use farhaul_core::{
-    store::{Extent, Sink, StoreError},
+    store::{Extent, StoreError},
     time::Instant,
 };
 
@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Memory for small files that are incomplete or being written.
-const RESIDENT: usize = 6 << 20;
+pub(super) const RESIDENT: usize = 6 << 20;
 /// Longest time that bytes wait for others to be written with.
 pub(super) const LINGER: Duration = Duration::from_millis(20);
 
@@ -109,11 +109,15 @@ impl<'a> Arrived<'a> {
 
 impl Receiver {
     /// Places a batch.
-    pub(crate) fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
+    pub(super) fn place_batch(
+        &mut self,
+        extents: &[Extent],
+        batch: &[u8],
+    ) -> Result<(), StoreError> {
         if self.staging.is_full() {
             self.get_stuck();
         }
-        if self.fault.is_some() {
+        if self.core.fault.is_some() {
             // The next poll ends the transfer.
             self.drained += extents.iter().map(|e| u64::from(e.len)).sum::<u64>();
             return Ok(());
@@ -157,7 +161,7 @@ impl Receiver {
                 .get(number)
                 .map_or(at..piece.end, |s| s.range.clone());
             let end = piece.end.min(own.end);
-            self.tally.bytes += end - at;
+            self.core.tally.bytes += end - at;
             self.space.release(end - at);
             self.place_in(number, at..end, own.start, bytes);
             at = end;
@@ -220,16 +224,6 @@ impl Receiver {
                 }
             },
             _ => self.drained += dropped,
-        }
-    }
-
-    /// Limit on what may arrive, which is reported to the sender, and what workers have written.
-    /// Where workers are behind, with small files too, the sender waits.
-    pub(crate) fn sink(&self) -> Sink {
-        let small = RESIDENT.saturating_sub(self.writing) as u64;
-        Sink {
-            free: self.staging.room().min(small),
-            drained: self.drained,
         }
     }
 

@@ -6,7 +6,7 @@ use std::{io, time::Duration};
 use farhaul_core::time::Instant;
 
 use super::Receiver;
-use crate::wire::{Code, Message, NOT_LISTED, Tally, short};
+use crate::wire::{Code, NOT_LISTED, Tally};
 
 /// Completed entries before they are reported to the sender.
 const REPORT_EVERY: u64 = 1024;
@@ -16,7 +16,7 @@ pub(super) const REPORT_AFTER: Duration = Duration::from_millis(200);
 /// Last report.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
-    resolved: u64,
+    pub(super) resolved: u64,
     tally: Tally,
     at: Option<Instant>,
     /// True if it was reported that the journal cannot be written.
@@ -32,30 +32,19 @@ impl Reports {
 }
 
 impl Receiver {
-    /// Sends a sign of progress: a report, though nothing changed.
-    pub(crate) fn send_keep_alive(&mut self) {
-        self.out.push(&Message::Report {
-            resolved: self.reports.resolved,
-            tally: self.tally,
-        });
-    }
-
     pub(super) fn report(&mut self, now: Instant) {
-        self.progress.set(&self.tally);
+        self.core.progress.set(&self.core.tally);
         let first = self.table.first();
-        let finished = self.is_finished();
+        let finished = self.core.is_finished();
         let last = &mut self.reports;
         let at = *last.at.get_or_insert(now);
-        let changed = last.resolved != first || last.tally != self.tally;
+        let changed = last.resolved != first || last.tally != self.core.tally;
         let due = first - last.resolved >= REPORT_EVERY || now.since(at) >= REPORT_AFTER;
         if changed && due && !finished {
             last.resolved = first;
-            last.tally = self.tally;
+            last.tally = self.core.tally;
             last.at = Some(now);
-            self.out.push(&Message::Report {
-                resolved: first,
-                tally: self.tally,
-            });
+            self.core.report(first);
         } else if now.since(at) >= REPORT_AFTER {
             last.at = Some(now);
         }
@@ -77,11 +66,6 @@ impl Receiver {
     }
 
     pub(super) fn record(&mut self, code: Code, text: String) {
-        self.out.push(&Message::Trouble {
-            file: NOT_LISTED,
-            code,
-            text: short(&text),
-        });
-        self.ledger.add(code, text);
+        self.core.trouble(NOT_LISTED, code, text);
     }
 }

@@ -98,7 +98,7 @@ impl Receiver {
     /// Asks for the values of blocks of files that the sender knows to be decided on.
     pub(super) fn ask_for_blocks(&mut self) {
         for file in std::mem::take(&mut self.asking) {
-            self.out.push(&Message::AskBlocks { file });
+            self.core.out.push(&Message::AskBlocks { file });
         }
     }
 
@@ -187,7 +187,7 @@ impl Receiver {
                 basis.last = basis.last.max(index + 1);
             }
         }
-        self.tally.resumed += copied;
+        self.core.tally.resumed += copied;
         self.space.release(copied);
         if self.arrives(copied) {
             self.all_compared(number);

@@ -97,7 +97,8 @@ impl Receiver {
         };
         let fix =
             Advice::again("remove what is no longer needed there, then run the same command again");
-        self.fault = Some(TransferError::new(Code::NoSpace, why).fix(fix));
+        self.core
+            .fail(TransferError::new(Code::NoSpace, why).fix(fix));
         false
     }
 }

@@ -55,6 +55,10 @@ pub(crate) struct Load<F = Arc<File>> {
     pub(super) lane: Option<usize>,
 }
 
+/// Content that arrived on a further parallel session. The files are not known: runs are within the
+/// object, from the number on.
+pub(crate) type LaneLoad = Load<()>;
+
 impl<F> Default for Load<F> {
     fn default() -> Self {
         Self {

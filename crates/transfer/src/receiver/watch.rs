@@ -43,8 +43,8 @@ impl Receiver {
                 "check the disk there, then run the same command again",
             )
         };
-        self.fault
-            .get_or_insert(TransferError::new(code, text).fix(Advice::resume(fix)));
+        self.core
+            .fail(TransferError::new(code, text).fix(Advice::resume(fix)));
     }
 
     /// Waits for the disk, or for the sender to read, are bounded. Free space is no sign of

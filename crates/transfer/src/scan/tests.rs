@@ -29,12 +29,8 @@ fn walk_some(sources: Vec<Source>, selection: Selection) -> Walked {
     let mut excluded = Vec::new();
     let progress = Arc::new(Progress::default());
     let (mut entries, mut problems) = (Vec::new(), Vec::new());
-    for found in start(sources, selection, Arc::clone(&progress), &Host::default())
-        .unwrap()
-        .found
-        .iter()
-        .flatten()
-    {
+    let listing = start(sources, selection, Arc::clone(&progress), &Host::default()).unwrap();
+    for found in listing.channel.unwrap().found.iter().flatten() {
         match found {
             Found::Entry(s) => {
                 entries.push((s.entry.kind, path::show(&s.entry.path), s.entry.size));
@@ -504,13 +500,13 @@ fn in_virtual_time_no_more_is_looked_up_than_is_waited_for() {
         Arc::clone(&progress),
         &host,
     );
-    let listing = listing.unwrap();
-    let first = listing.try_recv().unwrap();
+    let channel = listing.unwrap().channel.unwrap();
+    let first = channel.try_recv().unwrap();
     let files = |progress: &Progress| usize::try_from(progress.files_total()).unwrap();
     assert!(files(&progress) <= first.len() && !progress.is_scanned());
-    while !matches!(listing.try_recv().unwrap()[..], [Found::End(None)]) {}
+    while !matches!(channel.try_recv().unwrap()[..], [Found::End(None)]) {}
     assert_eq!(files(&progress), 3 * BATCH);
-    let over = listing.try_recv().unwrap_err();
+    let over = channel.try_recv().unwrap_err();
     assert_eq!(over, mpsc::TryRecvError::Disconnected);
 }
 

@@ -18,7 +18,6 @@ use super::{
     job::{PackFile, Piece, ReadJob},
 };
 use crate::{
-    bounds::has_room,
     pages::Pages,
     ranges::RangeSet,
     table::CONTENT,
@@ -164,7 +163,7 @@ impl Sender {
     /// Starts to read what follows. What cannot be read is reported, for which there must be space.
     fn read_ahead(&mut self, session: &dyn Session) {
         while self.steps.len() < AHEAD + self.pool.threads()
-            && has_room(&self.out, session)
+            && self.core.has_room(session)
             && let Some(item) = self.queue.front()
         {
             let (what, reads) = match *item {

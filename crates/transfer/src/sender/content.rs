@@ -22,7 +22,11 @@ const VECTOR: usize = 64;
 
 impl Sender {
     /// Fills a batch.
-    pub(crate) fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
+    pub(super) fn fill_batch(
+        &mut self,
+        extents: &[Extent],
+        batch: &mut [u8],
+    ) -> Result<(), StoreError> {
         let mut rest = batch;
         let mut base = 0;
         let mut run = Run::default();

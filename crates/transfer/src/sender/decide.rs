@@ -10,7 +10,7 @@ use super::{
     Sender, VALUES, too_often,
 };
 use crate::{
-    bounds::{self, ASKED, REPAIRS, has_room},
+    bounds::{self, ASKED, REPAIRS},
     digest::{BlockTree, block_count},
     error::TransferError,
     progress::FileOver,
@@ -23,18 +23,13 @@ use crate::{
 const RANGES: usize = 1500;
 
 impl Sender {
-    pub(super) fn note_tally(&mut self, tally: &Tally) {
-        self.tally = *tally;
-        self.progress.set(tally);
-    }
-
     pub(super) fn report(&mut self, resolved: u64, tally: &Tally) -> Result<(), TransferError> {
         if resolved > self.decided {
             return Err(TransferError::protocol(
                 "the peer resolved entries it has not decided on",
             ));
         }
-        self.note_tally(tally);
+        self.core.note_tally(tally);
         self.pop_over(resolved);
         Ok(())
     }
@@ -50,7 +45,7 @@ impl Sender {
             if item.entry.kind == Kind::File && item.disposition != Disposition::Relisted {
                 let Entry { path, size, .. } = item.entry;
                 let empty = size == 0 && item.disposition == Disposition::Sending;
-                self.progress.file_over(FileOver {
+                self.core.progress.file_over(FileOver {
                     path,
                     bytes: size,
                     ok: item.disposition != Disposition::Failed,
@@ -60,8 +55,8 @@ impl Sender {
         }
         let next = self.table.get(self.table.first());
         let next = next.map(|slot| (self.table.first(), &slot.item.entry.path[..]));
-        self.progress.set_current(next);
-        if let Some(lanes) = &self.lanes {
+        self.core.progress.set_current(next);
+        if let Some(lanes) = self.core.lanes() {
             lanes.set_over(self.table.begin());
         }
     }
@@ -177,7 +172,7 @@ impl Sender {
                 size,
             });
         }
-        self.active.push_back(number);
+        self.hashing.files.push_back(number);
         self.queue.push_back(Item::Large(number));
     }
 
@@ -238,7 +233,7 @@ impl Sender {
         }
         // Bytes sent for the first time are nothing that went wrong.
         if slot.item.asked > 0 {
-            self.progress.retry();
+            self.core.progress.retry();
         }
         if let Body::Large(large) = &mut slot.item.body {
             // From here on every block counts as it is stored.
@@ -260,7 +255,7 @@ impl Sender {
                 }
                 slot.item.settled = false;
                 self.unsettled += 1;
-                self.active.push_front(file);
+                self.hashing.files.push_front(file);
             }
         }
         ranges.iter().try_for_each(|r| self.want_more(r))
@@ -282,7 +277,7 @@ impl Sender {
 
     /// Sends requested values of blocks as they become known, as many as there is space for.
     pub(super) fn send_blocks(&mut self, session: &dyn Session) {
-        while has_room(&self.out, session)
+        while self.core.has_room(session)
             && let Some((file, first)) = self.telling.front().copied()
         {
             let Some(Outgoing {
@@ -305,7 +300,7 @@ impl Sender {
                 // The rest is being hashed.
                 return;
             }
-            self.out.push(&Message::Blocks {
+            self.core.out.push(&Message::Blocks {
                 file,
                 first,
                 values,
@@ -359,7 +354,7 @@ impl Sender {
             large.tree.set_hole(&within);
         }
         for ranges in holes.chunks(RANGES) {
-            self.out.push(&Message::Holes {
+            self.core.out.push(&Message::Holes {
                 ranges: ranges.to_vec(),
             });
         }

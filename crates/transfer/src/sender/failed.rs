@@ -31,17 +31,17 @@ impl Sender {
         let text = format!("{}: {why}", path::show(&slot.item.entry.path));
         let again =
             code == Code::SourceChanged && !slot.item.again && !self.ended && self.list_again(file);
-        self.out.push(&Message::Failed {
+        self.core.out.push(&Message::Failed {
             file,
             code,
             again,
             text: short(&text),
         });
         if again {
-            self.progress.retry();
+            self.core.progress.retry();
             self.give_up(file, Disposition::Relisted);
         } else {
-            self.ledger.add(code, text);
+            self.core.log.add(code, text);
             self.give_up(file, Disposition::Failed);
         }
     }

@@ -8,10 +8,9 @@ use farhaul_core::{
     store::{Extent, StoreError},
 };
 
-use super::{Ahead, Body, Item, Sender, Step, UNSENT, ahead::Loaded};
+use super::{Ahead, Body, Item, Origin, Sender, Step, UNSENT, ahead::Loaded};
 use crate::{
     bounds,
-    confine::{self, Dir},
     disk::File,
     error::TransferError,
     lanes::{Handed, LaneEvent, Lanes, Link, lost},
@@ -22,34 +21,6 @@ use crate::{
 
 /// Files that a further session keeps open to read again from.
 const OPEN: usize = 4;
-
-/// Source of the bytes of a large file.
-#[derive(Debug)]
-pub(crate) struct Origin {
-    pub(super) number: u64,
-    /// Range within the object.
-    pub(super) range: Range<u64>,
-    pub(super) root: Dir,
-    pub(super) rel: Vec<u8>,
-    /// Offset in the file at which it begins.
-    pub(super) offset: u64,
-    /// Device and inode of the file as it was opened first.
-    pub(super) inode: Option<(u64, u64)>,
-}
-
-impl Origin {
-    fn open(&self) -> io::Result<Arc<File>> {
-        let file = confine::open_to_read(&self.root, &self.rel)?;
-        let about = file.stat()?;
-        if self
-            .inode
-            .is_some_and(|inode| inode != (about.st_dev, about.st_ino))
-        {
-            return Err(super::job::changed());
-        }
-        Ok(Arc::new(file.at_offset(self.offset)))
-    }
-}
 
 /// The sending end.
 #[derive(Debug, Default)]
@@ -183,11 +154,6 @@ impl Sends {
 }
 
 impl Sender {
-    /// Bytes of the files listed that further parallel sessions can carry.
-    pub(crate) const fn for_lanes(&self) -> u64 {
-        self.table.large()
-    }
-
     /// Provides workers for so many parallel sessions.
     fn work_for(&mut self, lanes: u32) {
         self.pool.grow(lanes);
@@ -196,7 +162,7 @@ impl Sender {
 
     /// Acts on the events of further parallel sessions.
     pub(super) fn read_lanes(&mut self) {
-        let Some(lanes) = self.lanes.clone() else {
+        let Some(lanes) = self.core.lanes().cloned() else {
             return;
         };
         for event in lanes.take_events() {
@@ -214,7 +180,7 @@ impl Sender {
                     self.links.retain(|link| link.number() != number);
                     self.send_again(&unconfirmed);
                     if let Some(why) = why {
-                        self.ledger.add(Code::Ok, lost(number, &why));
+                        self.core.log.add(Code::Ok, lost(number, &why));
                     }
                 }
                 LaneEvent::Load(_) => {}

@@ -12,31 +12,34 @@ use std::{
     collections::{BTreeMap, VecDeque},
     io,
     ops::Range,
-    sync::{Arc, mpsc},
+    sync::Arc,
 };
 
-use farhaul_core::{protocol::Session, time::Instant};
+use farhaul_core::{
+    protocol::Session,
+    store::{Extent, StoreError},
+    time::Instant,
+};
 
 use crate::{
-    bounds::{self, LARGEST, WINDOW, has_room},
+    bounds::{self, LARGEST, WINDOW},
     confine::Dir,
     digest::{BlockTree, block_count, block_range},
     disk::File,
     error::TransferError,
     host::Host,
-    lanes::{Lanes, Link, total},
-    ledger::Ledger,
-    meter::Meter,
+    lanes::Link,
     pool::{self, Broken, Pool},
-    progress::{Phase, Progress},
+    progress::Progress,
     ranges::RangeSet,
-    scan::{self, Found, Listing, Partition, Scanned, Selection, Source},
+    role::{Role, RoleCore, State},
+    scan::{self, Found, Listing, Problem, Scanned, Selection, Source},
     stripe::Striped,
     table::Table,
     wire::{
-        BLOCK, Code, Entry, Generation, Hash, Message, NOT_LISTED, Outbox, Root, Tally,
+        BLOCK, Code, Entry, Generation, Hash, Message, Root,
         limits::{ENTRIES, TARGET_FRAME},
-        path, short,
+        path,
     },
 };
 
@@ -46,11 +49,13 @@ mod decide;
 mod failed;
 mod job;
 mod lane;
+mod origin;
 
 use ahead::Loaded;
 pub(crate) use job::{Identity, Stamp, extents, hash_block, hash_content};
 use job::{ReadDone, ReadJob, Since};
-pub(crate) use lane::{Origin, Sends};
+pub(crate) use lane::Sends;
+pub(crate) use origin::Origin;
 
 /// Content bytes queued on the session before more are. They are in memory.
 const UNSENT: u64 = 4 << 20;
@@ -171,15 +176,22 @@ enum Ahead {
     },
 }
 
-/// The sending half of a transfer.
-#[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
+/// Large files that are not settled, and hashing.
+#[derive(Default)]
+struct Hashing {
+    files: VecDeque<u64>,
+    /// Blocks that workers hash.
+    blocks: usize,
+}
+
+/// The role that sends files.
 pub(crate) struct Sender {
+    core: RoleCore,
     roots: Vec<Dir>,
     /// True if bytes that are not requested yet will be: none of them is hashed ahead.
     ordered: bool,
     table: Table<Outgoing>,
-    found: Option<Listing>,
-    backlog: VecDeque<Found>,
+    found: Listing,
     relist: VecDeque<Box<Scanned>>,
     /// Entries below this have been decided on by the receiver.
     decided: u64,
@@ -190,56 +202,35 @@ pub(crate) struct Sender {
     packs: BTreeMap<u64, Pack>,
     next_pack: u64,
     loaded: Loaded,
-    /// Further parallel sessions, once there may be some, and those that take pieces.
-    pub(crate) lanes: Option<Arc<Lanes>>,
+    /// Further parallel sessions that take pieces.
     links: Vec<Arc<Link>>,
     open: VecDeque<u64>,
-    /// Large files that are not settled.
-    active: VecDeque<u64>,
-    hashing: usize,
+    hashing: Hashing,
     pool: Pool<ReadJob>,
     new_roots: VecDeque<Root>,
     /// Files whose blocks' values are being sent, and the next block of each.
     telling: VecDeque<(u64, u64)>,
-    out: Outbox,
-    pub(crate) ledger: Ledger,
-    pub(crate) tally: Tally,
-    pub(crate) finished: bool,
-    /// True if the last message was sent.
-    parted: bool,
-    /// Root of the last file, for a transfer of one.
-    pub(crate) last_root: Option<Hash>,
-    meter: Meter,
-    progress: Arc<Progress>,
-    /// Error that ends the transfer.
-    fault: Option<TransferError>,
-    /// Partition of a shard, once everything was listed.
-    pub(crate) partition: Option<Partition>,
-    /// Results of its stripes.
-    pub(crate) stripes: Vec<Striped>,
 }
 
 impl Sender {
-    /// Starts to scan `sources`.
+    /// Starts to scan sources; some are missing.
     pub(crate) fn new(
-        sources: Vec<Source>,
+        (sources, missing): (Vec<Source>, Vec<Problem>),
         selection: Selection,
         progress: Arc<Progress>,
         host: &Host,
     ) -> io::Result<Self> {
+        let mut core = RoleCore::of_sender(Arc::clone(&progress), host.meter());
+        for problem in &missing {
+            core.note(problem);
+        }
         Ok(Self {
+            core,
             roots: sources.iter().map(|s| Arc::clone(&s.root)).collect(),
             ordered: false,
-            found: Some(scan::start(
-                sources,
-                selection,
-                Arc::clone(&progress),
-                host,
-            )?),
+            found: scan::start(sources, selection, progress, host)?,
             pool: Pool::new("farhaul-read", host)?,
-            progress,
             table: Table::default(),
-            backlog: VecDeque::new(),
             relist: VecDeque::new(),
             decided: 0,
             unsettled: 0,
@@ -249,23 +240,11 @@ impl Sender {
             next_pack: 0,
             steps: VecDeque::new(),
             loaded: Loaded::default(),
-            lanes: None,
             links: Vec::new(),
             open: VecDeque::new(),
-            active: VecDeque::new(),
-            hashing: 0,
+            hashing: Hashing::default(),
             new_roots: VecDeque::new(),
             telling: VecDeque::new(),
-            out: Outbox::default(),
-            ledger: Ledger::default(),
-            tally: Tally::default(),
-            finished: false,
-            parted: false,
-            last_root: None,
-            meter: host.meter(),
-            fault: None,
-            partition: None,
-            stripes: Vec::new(),
         })
     }
 
@@ -274,161 +253,49 @@ impl Sender {
         self.ordered = true;
     }
 
-    /// A problem found before the scan.
-    pub(crate) fn note(&mut self, problem: &scan::Problem) {
-        let text = short(&problem.text);
-        self.out.push(&Message::Failed {
-            file: NOT_LISTED,
-            code: problem.code,
-            again: false,
-            text,
-        });
-        self.ledger.add(problem.code, problem.text.clone());
-    }
-
-    /// True while workers have something to answer or the scanner to list.
-    pub(crate) const fn is_waiting(&self) -> bool {
-        self.pool.outstanding() > 0 || self.found.is_some()
-    }
-
-    /// Time to poll for results of workers or the scanner.
-    pub(crate) fn next_wake(&self, now: Instant) -> Option<Instant> {
-        let scan = self.found.as_ref().map(|_| now + pool::LOOK_AGAIN);
-        scan.into_iter().chain(self.pool.next_answer(now)).min()
-    }
-
-    /// Sends a sign of progress: an empty list of roots.
-    pub(crate) fn send_keep_alive(&mut self) {
-        self.out.push(&Message::Roots(Vec::new()));
-    }
-
-    /// Moves everything on.
-    pub(crate) fn poll(&mut self, session: &mut dyn Session) {
-        while has_room(&self.out, session)
-            && let Some(done) = self.pool.pop()
-        {
-            match done {
-                Ok(done) => self.done(done),
-                Err(broken) => self.broken(&broken),
-            }
-        }
-        self.read_lanes();
-        if self.fault.is_some() {
-            return;
-        }
-        self.list(session);
-        self.feed(session);
-        self.hash(session);
-        self.send_roots(session);
-        self.send_blocks(session);
-        let listed = self.found.is_none() && self.backlog.is_empty() && self.relist.is_empty();
-        let reported = self.unsettled == 0 && self.new_roots.is_empty();
-        if listed && reported && !self.ended && self.fault.is_none() {
-            self.ended = true;
-            self.out.push(&Message::End {
-                entries: self.table.next(),
-            });
-            self.progress.set_phase(Phase::Finishing);
-        }
-        if self.finished && !std::mem::replace(&mut self.parted, true) {
-            let (stats, lanes) = total(self.lanes.as_deref(), session);
-            self.out.push(&self.meter.bye(&stats, lanes));
-        }
-        self.out.flush(session);
-    }
-
-    /// Takes the error with which the transfer must end, once.
-    pub(crate) const fn take_fault(&mut self) -> Option<TransferError> {
-        self.fault.take()
-    }
-
     fn broken(&mut self, broken: &Broken) {
         let slot = broken.task.file.and_then(|n| self.table.get(n));
         let name = slot.map_or_else(String::new, |s| path::show(&s.item.entry.path));
-        self.fault.get_or_insert(broken.error(&name));
-    }
-
-    /// Takes a message from the receiver.
-    pub(crate) fn handle(&mut self, message: Message) -> Result<(), TransferError> {
-        if self.finished {
-            return Err(TransferError::protocol(
-                "the peer sent more after its finished message",
-            ));
-        }
-        match message {
-            Message::Want { upto, ranges } => self.want(upto, &ranges),
-            Message::Repair { file, ranges } => self.repair(file, &ranges),
-            Message::AskBlocks { file } => self.asks_blocks(file),
-            Message::Trouble { file, code, text } => {
-                // Without a word: the existing file stays.
-                let kept = code == Code::Ok && text.is_empty();
-                if !kept {
-                    let text = path::show(&text);
-                    self.ledger.add(code.of_server(), text);
-                }
-                if kept {
-                    self.give_up(file, Disposition::Kept);
-                } else if code != Code::Ok {
-                    self.give_up(file, Disposition::Failed);
-                }
-                Ok(())
-            }
-            Message::Collected {
-                file,
-                generation,
-                whole,
-            } => self.collected(file, generation, whole),
-            Message::Report { resolved, tally } => self.report(resolved, &tally),
-            // Before the manifest has ended, and before each entry was decided on, no end can be.
-            Message::Finished { tally, .. } if self.ended && self.decided == self.table.next() => {
-                self.note_tally(&tally);
-                self.pop_over(self.table.next());
-                self.finished = true;
-                Ok(())
-            }
-            Message::Finished { .. } => Err(TransferError::protocol(
-                "the peer sent a premature finished message",
-            )),
-            _ => Err(TransferError::protocol(
-                "the peer sent a message that only a sender sends",
-            )),
-        }
+        self.core.fail(broken.error(&name));
     }
 
     /// Lists more entries.
     fn list(&mut self, session: &dyn Session) {
-        while self.takes_more() && has_room(&self.out, session) {
-            self.refill();
-            if self.backlog.is_empty() && self.relist.is_empty() {
+        while self.lists_more() && self.core.has_room(session) {
+            let fetched = self.found.refill();
+            let fetched = fetched.unwrap_or_else(|e| {
+                self.core.fail(e);
+                false
+            });
+            if !fetched && self.relist.is_empty() {
                 return;
             }
             let first = self.table.next();
             let mut entries = Vec::new();
             let mut bytes = 0;
-            while self.takes_more() && bytes < TARGET_FRAME && entries.len() < ENTRIES {
+            while self.lists_more() && bytes < TARGET_FRAME && entries.len() < ENTRIES {
                 let (scanned, again) = match self.relist.pop_front() {
                     Some(scanned) => (scanned, true),
-                    None => match self.backlog.pop_front() {
+                    None => match self.found.pop() {
                         Some(Found::Entry(scanned)) => (scanned, false),
                         Some(Found::Problem(problem)) => {
                             bytes += problem.text.len();
-                            self.note(&problem);
+                            self.core.note(&problem);
                             continue;
                         }
                         Some(Found::Excluded(_)) => continue,
                         Some(Found::Kept(path)) => {
                             bytes += path.len();
                             let paths = vec![path];
-                            self.out.push(&Message::Kept { paths });
+                            self.core.out.push(&Message::Kept { paths });
                             continue;
                         }
                         Some(Found::End(partition)) => {
-                            (self.found, self.partition) = (None, partition);
+                            self.core.partition = partition;
                             continue;
                         }
                         Some(Found::Broken(why)) => {
-                            self.found = None;
-                            self.fault.get_or_insert(pool::internal(scan::DOING, &why));
+                            self.core.fail(pool::internal(scan::DOING, &why));
                             return;
                         }
                         None => break,
@@ -438,29 +305,14 @@ impl Sender {
                 entries.extend(self.announce(*scanned, again));
             }
             if !entries.is_empty() {
-                self.out.push(&Message::Entries { first, entries });
+                self.core.out.push(&Message::Entries { first, entries });
             }
         }
     }
 
     /// True if another entry may be listed, whatever its name.
-    fn takes_more(&self) -> bool {
+    fn lists_more(&self) -> bool {
         self.table.charged() <= WINDOW - LARGEST
-    }
-
-    fn refill(&mut self) {
-        if let Some(found) = &self.found
-            && self.backlog.is_empty()
-        {
-            match found.try_recv() {
-                Ok(batch) => self.backlog.extend(batch),
-                Err(mpsc::TryRecvError::Empty) => {}
-                Err(mpsc::TryRecvError::Disconnected) => {
-                    self.found = None;
-                    self.fault.get_or_insert_with(scan::ended_early);
-                }
-            }
-        }
     }
 
     fn announce(&mut self, scanned: Scanned, again: bool) -> Option<Entry> {
@@ -489,7 +341,7 @@ impl Sender {
                 "{}: the tree is larger than 2^62 bytes",
                 path::show(&entry.path)
             );
-            self.note(&scan::Problem {
+            self.core.note(&Problem {
                 code: Code::Partial,
                 text,
             });
@@ -503,16 +355,16 @@ impl Sender {
     fn hash(&mut self, session: &dyn Session) {
         let room = self.pool.threads() * 2;
         let mut i = 0;
-        while i < self.active.len().min(HASHED_AT_ONCE)
-            && self.hashing < room
-            && has_room(&self.out, session)
+        while i < self.hashing.files.len().min(HASHED_AT_ONCE)
+            && self.hashing.blocks < room
+            && self.core.has_room(session)
         {
-            let number = self.active[i];
+            let number = self.hashing.files[i];
             match self.hash_file(number, room) {
                 Ok(true) => i += 1,
-                Ok(false) => drop(self.active.remove(i)),
+                Ok(false) => drop(self.hashing.files.remove(i)),
                 Err(e) => {
-                    self.active.remove(i);
+                    self.hashing.files.remove(i);
                     self.fail_read(number, &e);
                 }
             }
@@ -521,7 +373,7 @@ impl Sender {
 
     /// False once there is nothing more to do for this file.
     fn hash_file(&mut self, number: u64, room: usize) -> io::Result<bool> {
-        while self.hashing < room {
+        while self.hashing.blocks < room {
             let Some(slot) = self.table.get_mut(number) else {
                 return Ok(false);
             };
@@ -553,7 +405,7 @@ impl Sender {
             large.next_block += 1;
             large.hashing += 1;
             let file = self.file(number)?;
-            self.hashing += 1;
+            self.hashing.blocks += 1;
             self.pool.push(ReadJob::Block {
                 number,
                 index,
@@ -587,7 +439,7 @@ impl Sender {
                 large.tree = BlockTree::new(size);
                 large.next_block = 0;
                 item.stamp = now;
-                self.progress.retry();
+                self.core.progress.retry();
                 Ok(false)
             }
             Since::Touched | Since::Changed => Err(job::changed()),
@@ -603,7 +455,7 @@ impl Sender {
                 index,
                 value,
             } => {
-                self.hashing -= 1;
+                self.hashing.blocks -= 1;
                 match value {
                     Ok(value) => {
                         if let Some(Body::Large(large)) =
@@ -611,7 +463,7 @@ impl Sender {
                         {
                             large.hashing -= 1;
                             large.tree.learn(index, value);
-                            self.progress.compared(BLOCK);
+                            self.core.progress.compared(BLOCK);
                         }
                     }
                     Err(e) => self.fail_read(number, &e),
@@ -626,16 +478,16 @@ impl Sender {
             self.unsettled -= u64::from(!slot.item.settled);
             slot.item.settled = true;
             let part = slot.item.entry.stripe.is_some();
-            self.last_root = Some(hash).filter(|_| !sparse && !part);
+            self.core.last_root = Some(hash).filter(|_| !sparse && !part);
             self.new_roots.push_back(Root { file, sparse, hash });
         }
     }
 
     fn send_roots(&mut self, session: &dyn Session) {
-        while !self.new_roots.is_empty() && has_room(&self.out, session) {
+        while !self.new_roots.is_empty() && self.core.has_room(session) {
             let n = self.new_roots.len().min(TARGET_FRAME / 40);
             let roots = self.new_roots.drain(..n).collect();
-            self.out.push(&Message::Roots(roots));
+            self.core.out.push(&Message::Roots(roots));
         }
     }
 
@@ -655,7 +507,7 @@ impl Sender {
                 "the peer collects what was not divided",
             ));
         }
-        self.stripes.push(Striped {
+        self.core.stripes.push(Striped {
             path: path::show(&entry.path),
             generation: path::hex(&generation),
             whole,
@@ -664,6 +516,103 @@ impl Sender {
             slot.item.collected = true;
         }
         Ok(())
+    }
+}
+
+impl Role for Sender {
+    fn core(&mut self) -> &mut RoleCore {
+        &mut self.core
+    }
+
+    fn handle(&mut self, message: Message) -> Result<(), TransferError> {
+        if self.core.is_finished() {
+            return Err(TransferError::protocol(
+                "the peer sent more after its finished message",
+            ));
+        }
+        match message {
+            Message::Want { upto, ranges } => self.want(upto, &ranges),
+            Message::Repair { file, ranges } => self.repair(file, &ranges),
+            Message::AskBlocks { file } => self.asks_blocks(file),
+            Message::Trouble { file, code, text } => {
+                if !self.core.take_trouble(code, &text) {
+                    self.give_up(file, Disposition::Kept);
+                } else if code != Code::Ok {
+                    self.give_up(file, Disposition::Failed);
+                }
+                Ok(())
+            }
+            Message::Collected {
+                file,
+                generation,
+                whole,
+            } => self.collected(file, generation, whole),
+            Message::Report { resolved, tally } => self.report(resolved, &tally),
+            // Before the manifest has ended, and before each entry was decided on, no end can be.
+            Message::Finished { tally, .. } if self.ended && self.decided == self.table.next() => {
+                self.core.note_tally(&tally);
+                self.pop_over(self.table.next());
+                self.core.state = State::Finished;
+                Ok(())
+            }
+            Message::Finished { .. } => Err(TransferError::protocol(
+                "the peer sent a premature finished message",
+            )),
+            _ => Err(TransferError::protocol(
+                "the peer sent a message that only a sender sends",
+            )),
+        }
+    }
+
+    fn poll(&mut self, _now: Instant, session: &mut dyn Session) {
+        while self.core.has_room(session)
+            && let Some(done) = self.pool.pop()
+        {
+            match done {
+                Ok(done) => self.done(done),
+                Err(broken) => self.broken(&broken),
+            }
+        }
+        self.read_lanes();
+        if self.core.fault.is_some() {
+            return;
+        }
+        self.list(session);
+        self.feed(session);
+        self.hash(session);
+        self.send_roots(session);
+        self.send_blocks(session);
+        let listed = self.found.is_over() && self.relist.is_empty();
+        let reported = self.unsettled == 0 && self.new_roots.is_empty();
+        if listed && reported && !self.ended && self.core.fault.is_none() {
+            self.ended = true;
+            self.core.end_list(self.table.next());
+        }
+        self.core.part(session);
+        self.core.out.flush(session);
+    }
+
+    /// True while workers have something to answer or the scanner to list.
+    fn is_waiting(&self) -> bool {
+        self.pool.outstanding() > 0 || self.found.is_waiting()
+    }
+
+    fn next_wake(&self, now: Instant) -> Option<Instant> {
+        let scan = self.found.is_waiting().then(|| now + pool::LOOK_AGAIN);
+        scan.into_iter().chain(self.pool.next_answer(now)).min()
+    }
+
+    /// An empty list of roots.
+    fn keep_alive(&mut self) {
+        self.core.out.push(&Message::Roots(Vec::new()));
+    }
+
+    fn for_lanes(&self) -> Option<u64> {
+        Some(self.table.large())
+    }
+
+    fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
+        self.fill_batch(extents, batch)
     }
 }
 

@@ -9,16 +9,17 @@ use crate::{
     brake::Brake,
     confine,
     disk::{Answer, Call, Disk, Interposer},
-    lanes::Handed,
+    lanes::{Handed, Lanes},
     pages::Pages,
     plan::Lister,
     table::CONTENT,
-    wire::{Kind, Usage, testing::said},
+    wire::{Kind, Tally, Usage, testing::said},
 };
 
-fn sources(dir: &std::path::Path) -> Vec<Source> {
+fn sources(dir: &std::path::Path) -> (Vec<Source>, Vec<Problem>) {
     std::fs::write(dir.join("f"), "content").unwrap();
-    vec![Source::local(&dir.join("f"), None).unwrap()]
+    let source = Source::local(&dir.join("f"), None).unwrap();
+    (vec![source], Vec::new())
 }
 
 fn finished() -> Message {
@@ -41,13 +42,13 @@ fn no_end_is_finished_before_the_manifest_is() {
     .unwrap();
     let refused = sender.handle(finished()).unwrap_err();
     assert_eq!(refused.code, Code::Protocol);
-    assert!(!sender.finished);
+    assert!(!sender.core.is_finished());
     // Listed to its end, but one entry was never decided on.
     sender.ended = true;
     sender.table.push(0, 1, outgoing());
     assert!(sender.handle(finished()).is_err());
     sender.decided = 1;
-    assert!(sender.handle(finished()).is_ok() && sender.finished);
+    assert!(sender.handle(finished()).is_ok() && sender.core.is_finished());
     assert!(sender.handle(finished()).is_err(), "once");
 
     let mut lister = Lister::new(
@@ -59,7 +60,7 @@ fn no_end_is_finished_before_the_manifest_is() {
     )
     .unwrap();
     assert_eq!(lister.handle(finished()).unwrap_err().code, Code::Protocol);
-    assert!(!lister.finished);
+    assert!(!lister.core().is_finished());
 }
 
 #[test]
@@ -162,13 +163,13 @@ fn what_the_disk_does_not_read_is_named_and_the_others_are_sent() {
     let mut source = Source::local(&tmp.path().join(""), None).unwrap();
     source.root = Arc::new(source.root.on(&disk).unwrap());
     let (some, host) = (Selection::default(), Host::default());
-    let mut sender = Sender::new(vec![source], some, Arc::default(), &host).unwrap();
+    let mut sender = Sender::new((vec![source], Vec::new()), some, Arc::default(), &host).unwrap();
     let mut session = FakeSession {
         swallows: true,
         ..FakeSession::default()
     };
-    while sender.found.is_some() || !sender.backlog.is_empty() {
-        sender.poll(&mut session);
+    while !sender.found.is_over() {
+        sender.poll(Instant::EPOCH, &mut session);
         std::thread::yield_now();
     }
     let all: usize = files.iter().map(|(_, len)| len).sum();
@@ -178,7 +179,7 @@ fn what_the_disk_does_not_read_is_named_and_the_others_are_sent() {
     };
     sender.handle(want).unwrap();
     while !sender.ended {
-        sender.poll(&mut session);
+        sender.poll(Instant::EPOCH, &mut session);
         std::thread::yield_now();
     }
     let said = said(&session);

@@ -124,7 +124,7 @@ impl Server {
     /// Concludes a request that ended well: the same again is another use.
     pub(super) fn conclude(&mut self) {
         let well = self
-            .side
+            .endpoint
             .handle
             .outcome()
             .is_some_and(|o| o.error.is_none());
@@ -134,7 +134,7 @@ impl Server {
         if let Some((tickets, peer)) = self.policy.tickets().zip(self.peer.as_deref())
             && let Err(e) = tickets.end(peer, tag)
         {
-            self.side.handle.warn(e.text);
+            self.endpoint.handle.warn(e.text);
         }
     }
 

@@ -25,10 +25,10 @@ impl Server {
         } else {
             lanes.min(lanes_by_cores())
         };
-        if self.side.lanes().is_some() {
+        if self.endpoint.lanes().is_some() {
             return Err(TransferError::protocol("lanes were requested twice"));
         }
-        if self.side.half.is_none() {
+        if self.endpoint.role.is_none() {
             // A client may ask before it knows that it was refused.
             if self.answered {
                 return Ok(());
@@ -37,10 +37,10 @@ impl Server {
             return Err(TransferError::protocol(text));
         }
         let wake = self.host.wake.clone();
-        let shared = self.side.open_lanes(lanes, wake);
+        let shared = self.endpoint.open_lanes(lanes, wake);
         let shared =
             shared.ok_or_else(|| TransferError::protocol("lanes for what carries no content"))?;
-        self.side.brake.control.follow(&shared);
+        self.endpoint.brake.control.follow(&shared);
         let peer = self.peer.as_deref().unwrap_or_default();
         let places = self.asked.as_ref().map(|(_, places)| places.clone());
         let joinable = self.policy.joinable();
@@ -55,12 +55,12 @@ impl Server {
         match self.enter(token) {
             Ok(lane) => {
                 (self.leaves, self.lane) = (None, true);
-                self.side.set_put(!lane.sends());
+                self.endpoint.set_put(!lane.lanes().sends);
                 if let Some(wake) = &self.host.wake {
-                    lane.woken_by(Arc::clone(wake));
+                    lane.link().woken_by(Arc::clone(wake));
                 }
-                self.side.brake.control.follow(lane.lanes());
-                self.side.join(lane);
+                self.endpoint.brake.control.follow(lane.lanes());
+                self.endpoint.join(lane);
                 self.out.push(&Message::Joined);
             }
             Err(e) => self.refuse(&e),
@@ -72,22 +72,23 @@ impl Server {
     fn enter(&mut self, token: &Token) -> Result<Lane, TransferError> {
         let peer = self.peer.as_deref().unwrap_or_default();
         let (lanes, places) = self.policy.joinable().find(token, peer)?;
-        let direction = if lanes.sends {
+        let sends = lanes.sends;
+        let direction = if sends {
             Direction::Get
         } else {
             Direction::Put
         };
         let shares = self.admit(&places, direction)?;
-        if lanes.sends {
+        if sends {
             self.permit(lanes.brake.sharing)?;
         }
         self.check_place()?;
         let peer = self.peer.as_deref().unwrap_or_default();
         let rate = self.policy.max_rate(peer, &shares);
-        self.side.brake.rate = rate.unwrap_or(Rate::UNLIMITED);
+        self.endpoint.brake.rate = rate.unwrap_or(Rate::UNLIMITED);
         let mut lane = Lane::enter(lanes)?;
         lane.come();
-        self.asked = Some((!lane.sends(), places));
+        self.asked = Some((!sends, places));
         Ok(lane)
     }
 }

@@ -160,8 +160,8 @@ impl Server {
         } else {
             Probed::Upload
         });
-        self.side.set_put(!sends);
-        self.side.brake.rate = terms.rate;
+        self.endpoint.set_put(!sends);
+        self.endpoint.brake.rate = terms.rate;
         let mut probe = Probe {
             app: (probes.make)(terms),
             sends,
@@ -181,13 +181,13 @@ impl Server {
         let Some(probe) = &mut self.lent else { return };
         if probe.ends <= self.now {
             let e = TransferError::new(Code::Limit, "the time of the probe is over");
-            self.side.fail(e, session);
+            self.endpoint.fail(e, session);
             self.let_go();
             return;
         }
-        if !self.side.brake.keep(self.now, probe.sends, session) {
+        if !self.endpoint.brake.keep(self.now, probe.sends, session) {
             let e = TransferError::new(Code::Internal, "this session keeps to no rate");
-            self.side.fail(e, session);
+            self.endpoint.fail(e, session);
             self.let_go();
             return;
         }
@@ -201,8 +201,8 @@ impl Server {
             probe.app.on_event(self.now, event, session);
         }
         match reason {
-            CloseReason::Peer { code: 0, .. } => self.side.end(),
-            reason => self.side.closed(reason),
+            CloseReason::Peer { code: 0, .. } => self.endpoint.end(),
+            reason => self.endpoint.closed(reason),
         }
     }
 }

@@ -8,7 +8,6 @@ use farhaul_core::{protocol::Session, units::Rate};
 use super::{Server, Share, Tickets};
 use crate::{
     error::TransferError,
-    half::Half,
     read::{Changed, Reads, Terms, Wanted},
     wire::{
         Change, Code, Direction, Entry, Features, Kind, Message, Place,
@@ -25,7 +24,7 @@ impl Server {
     pub(super) fn begin_reads(&mut self) {
         let begun = self.may_read().and_then(|()| self.check_place());
         let begun = begun.and_then(|()| {
-            let progress = Arc::clone(self.side.handle.progress());
+            let progress = Arc::clone(self.endpoint.handle.progress());
             Reads::new(progress, &self.host).map_err(|e| {
                 TransferError::new(Code::Busy, format!("the server cannot start a thread: {e}"))
             })
@@ -33,19 +32,15 @@ impl Server {
         match begun {
             Ok(reads) => {
                 self.leaves = None;
-                self.side.set_put(false);
-                self.side.half = Some(Half::Reads(Box::new(reads)));
+                self.endpoint.set_put(false);
+                self.endpoint.play(reads);
             }
             Err(e) => self.refuse(&e),
         }
     }
 
     /// Passes a request on with what it is about; other messages as they are.
-    pub(super) fn read_of(
-        &mut self,
-        message: Message,
-        session: &mut dyn Session,
-    ) -> Result<(), TransferError> {
+    pub(super) fn read_of(&mut self, message: Message) -> Result<(), TransferError> {
         let (id, place, wanted) = match message {
             Message::List { id, place } => (id, place, Wanted::List),
             Message::Stat { id, place } => (id, place, Wanted::Stat),
@@ -58,7 +53,7 @@ impl Server {
             Message::Change { id, place, change } if self.has(Features::CHANGES) => {
                 return self.change_of(id, place, change);
             }
-            other => return self.side.handle(other, session),
+            other => return self.endpoint.handle(other),
         };
         if !self.policy.is_current() {
             return Err(retired());
@@ -73,12 +68,12 @@ impl Server {
                 _ => vec![folder(Vec::new(), 0o555)],
             };
             self.reads()?.found(id, entries);
-            self.side.touch();
+            self.endpoint.touch();
             return Ok(());
         }
         match self.readable(&place) {
             Ok(share) => {
-                self.side.touch();
+                self.endpoint.touch();
                 let reads = self.reads()?;
                 reads.request(id, share.root(), place.path, &wanted);
             }
@@ -94,7 +89,7 @@ impl Server {
         self.reads()?.begin(id)?;
         match self.changeable(&place, &change) {
             Ok(share) => {
-                self.side.touch();
+                self.endpoint.touch();
                 let terms = Terms {
                     share: place.share,
                     tell: self.tell.clone(),
@@ -161,10 +156,8 @@ impl Server {
     }
 
     fn reads(&mut self) -> Result<&mut Reads, TransferError> {
-        match &mut self.side.half {
-            Some(Half::Reads(reads)) => Ok(reads),
-            _ => Err(TransferError::protocol("a read of a session that has none")),
-        }
+        let reads = self.endpoint.role_as();
+        reads.ok_or_else(|| TransferError::protocol("a read of a session that has none"))
     }
 
     fn readable(&mut self, place: &Place) -> Result<Share, TransferError> {
@@ -177,7 +170,7 @@ impl Server {
         let peer = self.peer.as_deref().unwrap_or_default();
         // The session has one rate, the least of those that hold for what it reads.
         let rate = self.policy.max_rate(peer, &shares);
-        let brake = &mut self.side.brake;
+        let brake = &mut self.endpoint.brake;
         brake.rate = brake.rate.min(rate.unwrap_or(Rate::UNLIMITED));
         if self.asked.is_none() {
             self.asked = Some((false, vec![place.clone()]));
@@ -188,12 +181,9 @@ impl Server {
 
     /// A policy that holds no longer ends the session once what was asked under it is over.
     pub(super) fn poll_reads(&mut self, session: &mut dyn Session) {
-        let over = match &self.side.half {
-            Some(Half::Reads(reads)) => reads.is_idle() && !self.policy.is_current(),
-            _ => false,
-        };
-        if over && !session.is_closed() {
-            self.side.fail(retired(), session);
+        let idle = self.reads().is_ok_and(|reads| reads.is_idle());
+        if idle && !self.policy.is_current() && !session.is_closed() {
+            self.endpoint.fail(retired(), session);
         }
     }
 

@@ -10,8 +10,9 @@ use crate::{
     confine,
     error::TransferError,
     filter::Filter,
-    half::Half,
+    plan::Lister,
     scan::{self, Problem, Selection, Source},
+    sender::Sender,
     wire::{Code, Mirror, Place, Symlinks, path},
 };
 
@@ -124,7 +125,7 @@ impl Server {
         shares: &[Share],
         request: &Request,
     ) -> Result<bool, TransferError> {
-        let progress = Arc::clone(self.side.handle.progress());
+        let progress = Arc::clone(self.endpoint.handle.progress());
         let options = &*request.options;
         let follows = options.mirror.symlinks == Symlinks::Follow;
         if follows && self.by_ticket {
@@ -132,9 +133,9 @@ impl Server {
             return Err(TransferError::new(Code::Auth, text).fix("omit --links=follow (-L)"));
         }
         let anywhere = follows && self.policy.one_person;
-        let (sources, problems) = sources(shares, &request.places, anywhere)?;
-        let one_file = request.places.len() == 1 && sources.iter().all(|s| s.is_file);
-        let brake = &mut self.side.brake;
+        let found = sources(shares, &request.places, anywhere)?;
+        let one_file = request.places.len() == 1 && found.0.iter().all(|s| s.is_file);
+        let brake = &mut self.endpoint.brake;
         brake.rate = brake.rate.min(options.max_rate.unwrap_or(Rate::UNLIMITED));
         brake.sharing = options.sharing;
         let selection = Selection {
@@ -148,16 +149,18 @@ impl Server {
             one_file_system: false,
             shard: None,
         };
-        let half = if options.dry {
-            Half::lists(sources, &problems, selection, progress, None, &self.host)
+        let no_thread = |e| TransferError::no_thread(&e).of_server();
+        if options.dry {
+            let lister = Lister::new(found, selection, progress, None, &self.host);
+            self.endpoint.play(lister.map_err(no_thread)?);
         } else {
-            Half::sends(sources, &problems, selection, progress, &self.host)
-        };
-        let mut half = half.map_err(|e| TransferError::no_thread(&e).of_server())?;
-        if let (true, Half::Sends(sender)) = (options.pipe, &mut half) {
-            sender.in_order();
+            let sender = Sender::new(found, selection, progress, &self.host);
+            let mut sender = sender.map_err(no_thread)?;
+            if options.pipe {
+                sender.in_order();
+            }
+            self.endpoint.play(sender);
         }
-        self.side.half = Some(half);
         Ok(one_file)
     }
 }

@@ -27,22 +27,21 @@ fn a_destination_is_waited_for_until_the_last_worker_of_an_ended_session_is_done
     };
     let mut first = server();
     first.answer(delivery());
-    let Some(Half::Receives(receiver)) = &first.side.half else {
-        panic!("it was refused");
-    };
+    let receiver = first.endpoint.role_as::<Receiver>();
+    let receiver = receiver.expect("it was not refused");
     // What a stalled worker holds.
     let lock = Arc::clone(receiver.lock());
     drop(first);
     let mut second = server();
     second.answer(delivery());
-    assert!(second.waits.is_some() && second.side.half.is_none());
+    assert!(second.waits.is_some() && second.endpoint.role.is_none());
     second.now += LOCK_TIMEOUT / 2;
     second.wait();
     assert!(second.waits.is_some(), "patient for a while");
     drop(lock);
     second.wait();
     assert!(second.waits.is_none());
-    assert!(matches!(second.side.half, Some(Half::Receives(_))));
+    assert!(second.endpoint.role_as::<Receiver>().is_some());
 }
 
 #[test]

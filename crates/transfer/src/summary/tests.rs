@@ -1,4 +1,5 @@
 use super::*;
+use crate::wire::Tally;
 
 #[test]
 fn a_failure_is_one_valid_object_too() {
@@ -38,13 +39,14 @@ fn two_sessions_of_a_copy_count_as_one() {
         let facts = SummaryInput {
             put: true,
             verify_disk: false,
-            tally,
+            core: &RoleCore {
+                tally,
+                ..RoleCore::default()
+            },
             stats,
             lanes: 1,
             elapsed: Duration::from_secs(1),
             progress: &Progress::default(),
-            ledger: None,
-            root: None,
             ours: Usage {
                 cpu_micros: 500_000,
                 max_rss: lost,

@@ -24,7 +24,7 @@ fn copy(dir: &Path, files: &[(&str, u64)], delete: bool) -> Vec<Code> {
     }
     send_all(&mut receiver, files);
     finish(&mut receiver);
-    let failures = receiver.ledger.failures.iter();
+    let failures = receiver.core.log.failures.iter();
     failures.map(|failure| failure.code).collect()
 }
 

@@ -1,5 +1,10 @@
 use super::*;
-use crate::{confine::open_root, digest::BlockDigest, quota::Quota, wire::BLOCK};
+use crate::{
+    confine::open_root,
+    digest::BlockDigest,
+    quota::Quota,
+    wire::{BLOCK, Hash},
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -77,15 +82,15 @@ fn what_is_copied_from_an_old_file_counts_for_a_quota() {
         let tmp = tempfile::tempdir().unwrap();
         let narrow = quota(tmp.path(), 5 * MIB);
         let receiver = reusing(tmp.path(), &narrow, mtime);
-        let error = receiver.ledger.verdict(&receiver.tally);
+        let error = receiver.core.verdict();
         assert_eq!(error.map(|e| e.code), Some(Code::NoSpace), "{mtime}");
-        assert_eq!(receiver.tally.resumed, 0);
+        assert_eq!(receiver.core.tally.resumed, 0);
 
         let tmp = tempfile::tempdir().unwrap();
         let wide = quota(tmp.path(), 9 * MIB);
         let receiver = reusing(tmp.path(), &wide, mtime);
-        assert_eq!(receiver.ledger.verdict(&receiver.tally), None);
-        assert_eq!(receiver.tally.resumed, 3 * MIB);
+        assert_eq!(receiver.core.verdict(), None);
+        assert_eq!(receiver.core.tally.resumed, 3 * MIB);
         assert_eq!(wide.room(), MIB, "{mtime}: once");
     }
 }

@@ -69,7 +69,7 @@ fn ends_after(hangs: Hangs, size: u64) -> (Duration, TransferError) {
     let mut now = start;
     let fault = loop {
         receiver.poll(now, &mut session);
-        if let Some(fault) = receiver.take_fault() {
+        if let Some(fault) = receiver.core.fault.take() {
             break fault;
         }
         assert!(
@@ -159,7 +159,7 @@ fn what_was_given_up_with_a_worker_does_not_land_after_what_was_listed_again() {
     }
     arrives(&mut receiver, 1, 5, b"younger");
     finish(&mut receiver);
-    assert_eq!(receiver.ledger.verdict(&receiver.tally), None);
+    assert_eq!(receiver.core.verdict(), None);
     assert_eq!(fs::read(tmp.path().join("a")).unwrap(), b"younger");
     let wants = said(&session).into_iter();
     let wants = wants.filter(
@@ -187,16 +187,16 @@ fn what_gets_on_is_waited_for() {
     receiver.watch_disk(first, true);
     let second = first + watch::STUCK;
     assert_eq!(
-        (receiver.fault.is_none(), receiver.stuck_at()),
+        (receiver.core.fault.is_none(), receiver.stuck_at()),
         (true, Some(second))
     );
     // A job that lasts has read a block.
     receiver.pool.stop().step();
     receiver.watch_disk(second, false);
-    assert!(receiver.fault.is_none());
+    assert!(receiver.core.fault.is_none());
     receiver.watch_disk(second + watch::STUCK, false);
     assert_eq!(
-        receiver.fault.as_ref().map(|e| e.code),
+        receiver.core.fault.as_ref().map(|e| e.code),
         Some(Code::DestError)
     );
     gate.open();

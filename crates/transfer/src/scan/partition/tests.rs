@@ -203,7 +203,8 @@ fn found(source: &Path, index: u32, count: u32) -> (Vec<Entry>, Vec<String>, Par
         &Host::default(),
     );
     let (mut entries, mut problems, mut end) = (Vec::new(), Vec::new(), None);
-    for found in listing.unwrap().found.iter().flatten() {
+    let channel = listing.unwrap().channel.unwrap();
+    for found in channel.found.iter().flatten() {
         match found {
             Found::Entry(s) => entries.push(s.entry),
             Found::Problem(problem) => problems.push(problem.text),

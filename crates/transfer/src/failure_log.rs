@@ -44,7 +44,7 @@ fn by_name<S: Serializer>(code: &Code, to: S) -> Result<S::Ok, S::Error> {
 
 /// Failures and warnings of one transfer.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct FailureLog {
     counts: BTreeMap<Code, u64>,
     /// Number of failures that are links which a share does not take.
     links: u64,
@@ -58,7 +58,7 @@ pub(crate) struct Ledger {
     pub(crate) planned: u64,
 }
 
-impl Ledger {
+impl FailureLog {
     /// Notes a failure; `Code::Ok` makes it a warning.
     pub(crate) fn add(&mut self, code: Code, text: String) {
         let count = if code == Code::Ok {
@@ -167,20 +167,20 @@ mod tests {
 
     #[test]
     fn the_most_telling_code_wins() {
-        let mut ledger = Ledger::default();
+        let mut log = FailureLog::default();
         let tally = Tally {
             deleted: 0,
             files_ok: 3,
             ..Tally::default()
         };
-        ledger.add(Code::Ok, "link skipped".into());
-        assert_eq!(ledger.verdict(&tally), None);
-        ledger.add(Code::SourceChanged, "a".into());
-        assert_eq!(ledger.verdict(&tally).unwrap().code, Code::SourceChanged);
-        ledger.add(Code::Partial, "b".into());
-        assert_eq!(ledger.verdict(&tally).unwrap().code, Code::Partial);
-        ledger.add(Code::VerifyFailed, "c".into());
-        let e = ledger.verdict(&tally).unwrap();
+        log.add(Code::Ok, "link skipped".into());
+        assert_eq!(log.verdict(&tally), None);
+        log.add(Code::SourceChanged, "a".into());
+        assert_eq!(log.verdict(&tally).unwrap().code, Code::SourceChanged);
+        log.add(Code::Partial, "b".into());
+        assert_eq!(log.verdict(&tally).unwrap().code, Code::Partial);
+        log.add(Code::VerifyFailed, "c".into());
+        let e = log.verdict(&tally).unwrap();
         assert_eq!(e.code, Code::VerifyFailed);
         assert_eq!(e.text, "3 of 6 files failed; first: c");
     }
@@ -188,9 +188,9 @@ mod tests {
     #[test]
     fn there_is_one_remedy_and_it_fits() {
         let advised = |code, cause: &str| {
-            let mut ledger = Ledger::default();
-            ledger.add(code, cause.into());
-            ledger.verdict(&Tally::default()).unwrap()
+            let mut log = FailureLog::default();
+            log.add(code, cause.into());
+            log.verdict(&Tally::default()).unwrap()
         };
         let e = advised(Code::DestError, "a: it is there: choose another name");
         assert_eq!(
@@ -208,11 +208,11 @@ mod tests {
 
     #[test]
     fn a_missing_source_is_all_only_if_nothing_else_would_come() {
-        let mut ledger = Ledger::default();
-        ledger.add(Code::SourceMissing, "a".into());
-        let code = |ledger: &Ledger| ledger.verdict(&Tally::default()).unwrap().code;
-        assert_eq!(code(&ledger), Code::SourceMissing);
-        ledger.planned = 1;
-        assert_eq!(code(&ledger), Code::Partial);
+        let mut log = FailureLog::default();
+        log.add(Code::SourceMissing, "a".into());
+        let code = |log: &FailureLog| log.verdict(&Tally::default()).unwrap().code;
+        assert_eq!(code(&log), Code::SourceMissing);
+        log.planned = 1;
+        assert_eq!(code(&log), Code::Partial);
     }
 }
