@@ -24,6 +24,7 @@ use farhaul_io::{App, clock};
 use crate::{
     agreed::Agreed,
     brake::{Brake, Control},
+    decide::Rules,
     error::{Advice, TransferError},
     filter::Filter,
     half::{Half, Side, closed_by_server, of_benches},
@@ -31,7 +32,8 @@ use crate::{
     pipe::{PipeReceiver, PipeSender},
     plan::{Planned, Planner},
     progress::Phase,
-    receiver::{Base, Look, Reach, Receiver, Rules, check_delete},
+    reach::Reach,
+    receiver::{Base, Look, Receiver, check_delete},
     requested::{Requested, means_contents},
     scan::{self, Selection, Shard},
     summary::Handle,
@@ -546,19 +548,6 @@ impl Client {
         if one_file {
             check_delete(&self.options.mirror, &self.options.filter, &[])?;
         }
-        let progress = Arc::clone(self.side.handle.progress());
-        if let Some(sink) = self.options.plan.clone() {
-            let (look, wanted) = (Look::local(to, one_file)?, self.options.request(one_file));
-            let filter = self.options.filter.clone();
-            let planner = Planner::new(look, (wanted, filter), requested, progress, Some(sink))?;
-            self.side.half = Some(Half::Plans(Box::new(planner)));
-            return Ok(());
-        }
-        let host = self.options.host();
-        let mut base = Base::local(to, one_file)?;
-        base.dir = host.own(base.dir).map_err(|e| {
-            TransferError::new(Code::DestError, format!("cannot open the destination: {e}"))
-        })?;
         let Message::Request { tag, .. } = &self.request else {
             return Err(TransferError::new(Code::Internal, "no request was made"));
         };
@@ -574,8 +563,23 @@ impl Client {
             pipe: false,
             stripe_scope: None,
         };
+        let (progress, filter) = (
+            Arc::clone(self.side.handle.progress()),
+            self.options.filter.clone(),
+        );
+        if let Some(sink) = self.options.plan.clone() {
+            let look = Look::local(to, one_file)?;
+            let planner = Planner::new(look, *tag, rules, requested, progress, Some(sink))?;
+            self.side.half = Some(Half::Plans(Box::new(planner.excluding(filter))));
+            return Ok(());
+        }
+        let host = self.options.host();
+        let mut base = Base::local(to, one_file)?;
+        base.dir = host.own(base.dir).map_err(|e| {
+            TransferError::new(Code::DestError, format!("cannot open the destination: {e}"))
+        })?;
         let receiver = Receiver::new(base, *tag, rules, requested, progress, &host)?;
-        let receiver = receiver.excluding(self.options.filter.clone());
+        let receiver = receiver.excluding(filter);
         self.side.half = Some(Half::Receives(Box::new(receiver)));
         Ok(())
     }

@@ -8,11 +8,12 @@ use std::{
 };
 
 use farhaul_core::{protocol::Session, units::Size};
-use rustix::fs::{FileType, Stat};
+use rustix::fs::Mode;
 
 use crate::{
     bounds::{LARGEST, UNWRITTEN, WINDOW, charge, has_room},
-    confine::{self, Tree},
+    confine::{self, Dir, Tree},
+    decide::{Decision, Refusal, Rules, There, admit, decide},
     error::TransferError,
     filter::Filter,
     host::Host,
@@ -20,13 +21,14 @@ use crate::{
     meter::Meter,
     pool,
     progress::{Phase, Progress},
-    receiver::{Listed, Look, Walk},
+    receiver::{Backups, Listed, Look, Paths, Walk},
     requested::Requested,
     scan::{self, Found, Listing, Partition, Selection, Source},
-    sender::Identity,
     wire::{
-        Action, Code, Entry, Kind, Message, NOT_LISTED, Outbox, RequestOptions, Symlinks, Tally,
-        limits::TARGET_FRAME, path, short,
+        Action, Code, Entry, Kind, Message, NOT_LISTED, Outbox, Tally,
+        limits::TARGET_FRAME,
+        path::{self, Tag},
+        short,
     },
 };
 
@@ -37,6 +39,11 @@ pub use planned::{ListedStamp, Planned};
 
 /// Called with what would be done, entry by entry.
 pub(crate) type Sink = Arc<dyn Fn(Planned) + Send + Sync>;
+
+/// True if a copy counts the entry among the files that arrived.
+fn arrives(action: Action, entry: &Entry) -> bool {
+    action.sends() || action == Action::Link && entry.kind == Kind::HardLink
+}
 
 fn report(sink: Option<&Sink>, action: Action, entry: &Entry, why: String) {
     if let Some(sink) = sink
@@ -260,7 +267,7 @@ impl Lister {
                     self.troubled -= why.len();
                     if let Some(entry) = self.listed.pop_front() {
                         self.charged -= charge(&entry);
-                        self.ledger.planned += u64::from(action.sends());
+                        self.ledger.planned += u64::from(arrives(action, &entry));
                         report(self.sink.as_ref(), action, &entry, why);
                     }
                     self.first += 1;
@@ -302,18 +309,29 @@ pub(crate) struct Planner {
     /// The destination, if it is there.
     tree: Option<Tree>,
     rename: Option<Vec<u8>>,
-    options: RequestOptions,
+    tag: Tag,
+    rules: Rules,
     requested: Requested,
     /// Bytes that can be taken.
     free: u64,
     next: u64,
     listed: Listed,
+    backups: Backups,
+    /// Files that others may be links to, and those of them that would be made.
+    links: Paths,
+    made: Paths,
+    /// Folders that a copy would not have.
+    lost: Paths,
+    /// Folders that their owner may not write to at the source.
+    closed: Paths,
     /// Selection: excluded entries stay.
     filter: Filter,
     /// Walk that looks for deletions, once all is listed.
     walk: Option<Box<Walk>>,
     /// Found and not sent.
     found: Vec<Vec<u8>>,
+    /// Found, and what keeps a copy from deleting it.
+    undeletable: Vec<(Code, String)>,
     /// True while the search for deletions waits for room.
     unheard: bool,
     finished: bool,
@@ -330,7 +348,8 @@ impl Planner {
     /// Examines the destination.
     pub(crate) fn new(
         look: Look,
-        (options, filter): (RequestOptions, Filter),
+        tag: Tag,
+        rules: Rules,
         requested: Requested,
         progress: Arc<Progress>,
         sink: Option<Sink>,
@@ -349,14 +368,21 @@ impl Planner {
         Ok(Self {
             tree: look.dir.map(Tree::new),
             rename: look.rename,
-            options,
+            tag,
+            rules,
             requested,
             free,
             next: 0,
             listed: Listed::default(),
-            filter,
+            backups: Backups::new(rules.mirror.backup, false),
+            links: Paths::default(),
+            made: Paths::default(),
+            lost: Paths::default(),
+            closed: Paths::default(),
+            filter: Filter::default(),
             walk: None,
             found: Vec::new(),
+            undeletable: Vec::new(),
             unheard: false,
             finished: false,
             over: false,
@@ -367,6 +393,12 @@ impl Planner {
             meter: Meter::new(),
             progress,
         })
+    }
+
+    /// Sets the filter of a copy that deletes: excluded entries stay.
+    pub(crate) fn excluding(mut self, filter: Filter) -> Self {
+        self.filter = filter;
+        self
     }
 
     /// Limits the plan to `room` bytes.
@@ -411,11 +443,7 @@ impl Planner {
             Message::Entries { first, entries }
                 if first == self.next && !self.finished && self.walk.is_none() =>
             {
-                let mut actions = Vec::with_capacity(entries.len());
-                for entry in &entries {
-                    actions.push(self.judge(entry)?);
-                    self.next += 1;
-                }
+                let actions = self.judge_all(&entries)?;
                 self.out.push(&Message::Verdicts { first, actions });
                 Ok(())
             }
@@ -454,163 +482,191 @@ impl Planner {
     fn note_kept(&mut self, paths: &[Vec<u8>]) -> Result<(), TransferError> {
         for path in paths {
             self.requested.check_kept(path)?;
-            if self.options.mirror.delete.is_some() {
+            if self.rules.mirror.delete.is_some() {
                 self.listed.keep(path);
             }
         }
         Ok(())
     }
 
-    fn judge(&mut self, entry: &Entry) -> Result<Action, TransferError> {
-        let left_out = self.requested.check(entry)?;
-        let name = match &self.rename {
-            None => entry.path.clone(),
-            Some(name) if entry.kind == Kind::File && !entry.path.contains(&b'/') => name.clone(),
-            Some(_) => {
-                return Err(TransferError::protocol(
-                    "a single file was announced, a tree was listed",
-                ));
-            }
-        };
-        if self.options.mirror.delete.is_some() {
-            self.listed.add(&name, entry.kind);
+    /// Decides on entries as a copy does: on folders, links and empty files when they are listed, on
+    /// other files when all of the message are, on hard links at the end.
+    fn judge_all(&mut self, entries: &[Entry]) -> Result<Vec<Action>, TransferError> {
+        let mut judged = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let name = self.named(entry)?;
+            let verdict = match self.admit(&name, entry)? {
+                Ok(()) if entry.kind == Kind::HardLink || entry.size > 0 => None,
+                admitted => Some(self.judge(&name, entry, admitted)),
+            };
+            judged.push((name, verdict));
         }
-        let looked = match left_out {
-            Some(why) => Err((Code::SourceChanged, why.to_owned())),
-            None => self.decide_on(&name, entry),
-        };
-        let (code, why) = match looked {
-            Ok(action) => {
-                report(self.sink.as_ref(), action, entry, String::new());
-                let there = matches!(action, Action::Compare | Action::Keep);
-                self.tally.files_skipped += u64::from(there && entry.kind == Kind::File);
-                self.ledger.planned += u64::from(action.sends());
-                return Ok(action);
+        for (entry, (name, verdict)) in entries.iter().zip(&mut judged) {
+            if entry.kind == Kind::File && verdict.is_none() {
+                *verdict = Some(self.judge(name, entry, Ok(())));
             }
-            Err((code, why)) => (code, why),
+        }
+        let answer = |(entry, (name, verdict)): (&Entry, (Vec<u8>, Option<_>))| {
+            let verdict = verdict.unwrap_or_else(|| self.judge(&name, entry, Ok(())));
+            self.answer(&name, entry, verdict)
         };
-        let text = format!("{}: {why}", path::show(&entry.path));
-        self.out.push(&Message::Trouble {
-            file: self.next,
-            code,
-            text: short(&text),
-        });
-        self.tally.files_failed += u64::from(code != Code::Ok);
-        self.ledger.add(code, text);
-        report(self.sink.as_ref(), Action::Fail, entry, why);
-        Ok(Action::Fail)
+        Ok(entries.iter().zip(judged).map(answer).collect())
     }
 
-    fn decide_on(&mut self, name: &[u8], entry: &Entry) -> Result<Action, (Code, String)> {
-        if entry.kind == Kind::Symlink
-            && let Some(refusal) = path::link_refusal(&entry.path, &entry.target)
-            && !(refusal.leads_out && self.options.mirror.symlinks != Symlinks::Within)
-        {
-            return Err((path::LinkRefusal::CODE, refusal.of(&entry.target)));
-        }
-        let there = self
-            .stat(name)
-            .map_err(|e| (Code::DestError, e.to_string()))?;
-        let kind = there.as_ref().map(|s| FileType::from_raw_mode(s.st_mode));
-        if let Some(action) = self.of_kind(name, entry, there.as_ref())? {
-            return Ok(action);
-        }
-        if let Some(there) = &there {
-            let identity = Identity::of(entry);
-            if identity.stays(self.options.existing, there) {
-                return Ok(Action::Keep);
+    /// The path of the entry at the destination.
+    fn named(&self, entry: &Entry) -> Result<Vec<u8>, TransferError> {
+        match &self.rename {
+            None => Ok(entry.path.clone()),
+            Some(name) if entry.kind == Kind::File && !entry.path.contains(&b'/') => {
+                Ok(name.clone())
             }
-            let file = kind == Some(FileType::RegularFile);
-            let compares = self.options.checksum || self.options.verify_disk;
-            if file && !compares && entry.size > 0 && identity.is_exactly(there) {
-                return Ok(Action::Keep);
-            }
-            if file && identity.may_be(self.options.checksum, there) {
-                return Ok(Action::Compare);
-            }
-            if file && entry.size == 0 && there.st_size == 0 {
-                return Ok(Action::Keep);
-            }
+            Some(_) => Err(TransferError::protocol(
+                "a single file was announced, a tree was listed",
+            )),
         }
-        if entry.allocated > self.free {
-            let (need, free) = (
-                Size::from_bytes(entry.allocated),
-                Size::from_bytes(self.free),
-            );
-            return Err((Code::NoSpace, format!("needs {need}, {free} would be free")));
+    }
+
+    /// Refuses an entry that is not taken, whatever is there.
+    fn admit(&mut self, name: &[u8], entry: &Entry) -> Result<Result<(), Refusal>, TransferError> {
+        let left_out = self.requested.check(entry)?;
+        if self.rules.mirror.delete.is_some() {
+            self.listed.add(name, entry.kind);
         }
-        self.free -= entry.allocated;
-        Ok(if there.is_some() {
-            Action::Replace
-        } else {
-            Action::Send
+        if self.rules.is_own_state(name, self.tag, false) {
+            return Ok(Err(path::RESERVED.into()));
+        }
+        let listed = self.backups.list(name);
+        let code = Code::SourceChanged;
+        Ok(match (listed, left_out) {
+            (Err(why), _) => Err(why.into()),
+            (Ok(()), Some(why)) => Err(Refusal {
+                code,
+                why: why.into(),
+            }),
+            (Ok(()), None) => admit(entry, &self.rules),
         })
     }
 
-    /// Action for an entry that is no file, or for a file in whose place is something else.
-    fn of_kind(
+    /// Notes what becomes of the entry, and reports it.
+    fn answer(&mut self, name: &[u8], entry: &Entry, verdict: Result<Action, Refusal>) -> Action {
+        let (is_file, file) = (matches!(entry.kind, Kind::File | Kind::HardLink), self.next);
+        self.next += 1;
+        let Refusal { code, why } = match verdict {
+            Ok(action) => {
+                report(self.sink.as_ref(), action, entry, String::new());
+                let there = matches!(action, Action::Compare | Action::Keep);
+                self.tally.files_skipped += u64::from(there && is_file);
+                self.ledger.planned += u64::from(arrives(action, entry));
+                return action;
+            }
+            Err(refusal) => refusal,
+        };
+        let text = format!("{}: {why}", path::show(name));
+        self.out.push(&Message::Trouble {
+            file,
+            code,
+            text: short(&text),
+        });
+        self.tally.files_failed += u64::from(is_file || code != Code::Ok);
+        self.ledger.add(code, text);
+        report(self.sink.as_ref(), Action::Fail, entry, why);
+        Action::Fail
+    }
+
+    /// Decides on an entry, and notes what that means for others.
+    fn judge(
         &mut self,
         name: &[u8],
         entry: &Entry,
-        there: Option<&Stat>,
-    ) -> Result<Option<Action>, (Code, String)> {
-        let is_dir =
-            there.is_some_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::Directory);
-        let special = there.and_then(confine::is_special);
-        let mirrors = self.options.mirror.delete.is_some();
-        let other = match entry.kind {
-            Kind::Dir if is_dir || name.is_empty() => return Ok(Some(Action::Keep)),
-            Kind::Dir if there.is_none() || mirrors && special.is_none() => {
-                return Ok(Some(Action::Make));
+        admitted: Result<(), Refusal>,
+    ) -> Result<Action, Refusal> {
+        let decided = admitted.and_then(|()| self.decide(name, entry));
+        if let Ok(decision) = &decided {
+            if entry.facts.as_ref().is_some_and(|facts| facts.linked) {
+                self.links.add(name);
+                if decision.makes() {
+                    self.made.add(name);
+                }
             }
-            Kind::Dir => io::ErrorKind::NotADirectory,
-            kind if is_dir && mirrors && self.listed.wait(name.into(), None) => {
-                let file = kind == Kind::File;
-                return Ok(Some(if file { Action::Replace } else { Action::Link }));
-            }
-            _ if is_dir => io::ErrorKind::IsADirectory,
-            _ if let Some(why) = special => return Err((Code::DestError, why.into())),
-            Kind::Symlink | Kind::HardLink => {
-                let same = there.is_some_and(|there| self.is_link(name, entry, there));
-                return Ok(Some(if same { Action::Keep } else { Action::Link }));
-            }
-            Kind::File => return Ok(None),
-        };
-        Err((Code::DestError, io::Error::from(other).to_string()))
+        } else if entry.kind == Kind::Dir {
+            self.lost.add(name);
+        }
+        let owners = Mode::WUSR | Mode::XUSR;
+        if entry.kind == Kind::Dir && !Mode::from_raw_mode(entry.mode.into()).contains(owners) {
+            self.closed.add(name);
+        }
+        decided.map(|decision| decision.action(entry.kind))
     }
 
-    /// True if `there` is this link already.
-    fn is_link(&mut self, name: &[u8], entry: &Entry, there: &Stat) -> bool {
-        if entry.kind == Kind::HardLink {
-            let file = |stat: &Stat| (stat.st_dev, stat.st_ino);
-            let to = self.stat(&entry.target).ok().flatten();
-            return to.as_ref().map(file) == Some(file(there));
+    /// Decides on an entry, unless a copy would fail to do so.
+    fn decide(&mut self, name: &[u8], entry: &Entry) -> Result<Decision, Refusal> {
+        if entry.kind == Kind::HardLink && !self.links.has(&entry.target) {
+            return Err(Refusal::of_link_to(&entry.target));
         }
-        let (parent, name) = path::split(name);
-        let dir = self.tree.as_mut().and_then(|tree| tree.dir(parent).ok());
-        dir.is_some_and(|dir| dir.readlinkat(name).is_ok_and(|to| to == entry.target))
+        let (parent, last) = path::split(name);
+        let dir = self.dir(parent)?;
+        let mut there = There::default();
+        if let Some(dir) = &dir {
+            there = There::look(dir, last, entry)?;
+        }
+        if entry.kind == Kind::HardLink && !self.made.has(&entry.target) {
+            let (parent, last) = path::split(&entry.target);
+            let source = self.dir(parent)?.map(|dir| confine::stat(&dir, last));
+            if let Some(source) = source.transpose()?.flatten() {
+                there.compare_inode(&source)?;
+            }
+        }
+        let decision = decide(entry, &there, &self.rules)?;
+        if !decision.makes() {
+            return Ok(decision);
+        }
+        if entry.kind == Kind::File {
+            self.reserve(entry.allocated)?;
+        }
+        if let Some(dir) = &dir {
+            confine::may_change(dir, self.closed.has(parent))?;
+        }
+        if decision == Decision::Replace {
+            self.backups.make(name)?;
+            if let Some((dir, suffix)) = dir.zip(self.rules.mirror.backup) {
+                confine::backup_name(&dir, last, suffix.bytes())?;
+            }
+            self.tally.deleted += u64::from(entry.kind == Kind::Dir);
+        }
+        if decision == Decision::Wait {
+            self.listed.wait(name, None, entry.kind != Kind::Symlink)?;
+        }
+        Ok(decision)
     }
 
-    fn stat(&mut self, name: &[u8]) -> io::Result<Option<Stat>> {
-        let Some(tree) = &mut self.tree else {
-            return Ok(None);
+    /// Sets `need` more bytes aside, or says why they do not fit.
+    fn reserve(&mut self, need: u64) -> Result<(), Refusal> {
+        let code = Code::NoSpace;
+        let Some(left) = self.free.checked_sub(need) else {
+            let (need, free) = (Size::from_bytes(need), Size::from_bytes(self.free));
+            let why = format!("needs {need}, {free} would be free");
+            return Err(Refusal { code, why });
         };
-        if name.is_empty() {
-            return Ok(None);
-        }
-        let (parent, name) = path::split(name);
-        match tree.dir(parent) {
-            Ok(dir) => confine::stat(&dir, name),
-            // Its folder would be created first, or cannot be, which has been reported.
-            Err(e)
-                if matches!(
-                    e.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-                ) =>
-            {
-                Ok(None)
-            }
+        self.free = left;
+        Ok(())
+    }
+
+    /// The folder of that path; none if a copy would make it.
+    fn dir(&mut self, rel: &[u8]) -> io::Result<Option<Dir>> {
+        let dir = match &mut self.tree {
+            Some(tree) => tree.dir(rel),
+            None => Err(io::ErrorKind::NotFound.into()),
+        };
+        match dir {
+            Ok(dir) => Ok(Some(dir)),
+            Err(e) if is_no_folder(&e) && !self.lost.has(rel) => Ok(None),
             Err(e) => Err(e),
         }
     }
+}
+
+/// True if there is no folder, but nothing or something else.
+fn is_no_folder(e: &io::Error) -> bool {
+    let kinds = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
+    kinds.contains(&e.kind()) || confine::met_a_link(e)
 }

@@ -180,6 +180,16 @@ impl Target {
         self.stripe.map_or(size, |stripe| stripe.collected())
     }
 
+    /// Gives the link that was made beside it the name of what it replaces.
+    pub(super) fn take_name(&self) -> io::Result<()> {
+        self.back_up()?;
+        let renamed = self.dir.rename(&self.part, &self.name);
+        renamed.or_else(|e| {
+            confine::remove(&self.dir, &self.part)?;
+            Err(e.into())
+        })
+    }
+
     /// Keeps the existing file by another name, if that was requested.
     pub(super) fn back_up(&self) -> io::Result<()> {
         match &self.backup {

@@ -49,19 +49,17 @@ impl Space {
         Ok(())
     }
 
-    /// Makes a folder or a link, if there is room for one more: then `make` may make it, else it only finds it. It says
-    /// whether it was not there.
+    /// Makes a folder or a link, if there is room for one more. `make` says whether it was not there.
     pub(super) fn for_inode(
         &mut self,
-        make: impl FnOnce(bool) -> io::Result<bool>,
+        make: impl FnOnce() -> io::Result<bool>,
     ) -> io::Result<bool> {
         let Some(quota) = &mut self.quota else {
-            return make(true);
+            return make();
         };
-        if let Err(why) = quota.hold_inode() {
-            return make(false).map_err(|_| io::Error::new(io::ErrorKind::QuotaExceeded, why));
-        }
-        let made = make(true);
+        let held = quota.hold_inode();
+        held.map_err(|why| io::Error::new(io::ErrorKind::QuotaExceeded, why))?;
+        let made = make();
         quota.settle_inode(matches!(made, Ok(true)));
         made
     }
