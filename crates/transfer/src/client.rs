@@ -32,8 +32,7 @@ use crate::{
     pipe::{PipeReceiver, PipeSender},
     plan::{Planned, Planner},
     progress::Phase,
-    reach::Reach,
-    receiver::{Base, Look, Receiver, check_delete},
+    receiver::{Base, Look, Receiver},
     requested::{Requested, means_contents},
     scan::{self, Selection, Shard},
     summary::Handle,
@@ -271,7 +270,7 @@ impl Upload {
             .filter(|source| !source.is_file)
             .map(|source| source.name.is_empty())
             .collect();
-        check_delete(&options.mirror, &options.filter, &folders)?;
+        options.filter.check_delete(&options.mirror, &folders)?;
         if options.mirror.delete.is_some() && options.list.is_some() {
             let e = TransferError::new(Code::Usage, "--delete cannot be combined with a list");
             return Err(e.fix("omit --files-from: what it does not list would be deleted"));
@@ -406,7 +405,7 @@ impl Download {
             None => from.iter().map(|remote| &remote.path[..]).collect(),
         };
         let folders: Vec<bool> = typed.iter().map(|typed| means_contents(typed)).collect();
-        check_delete(&options.mirror, &options.filter, &folders)?;
+        options.filter.check_delete(&options.mirror, &folders)?;
         let requested = Requested::of(&options.server, typed, options.filter.clone());
         let request = Message::Request {
             version: OLDEST,
@@ -546,27 +545,18 @@ impl Client {
         one_file: bool,
     ) -> Result<(), TransferError> {
         if one_file {
-            check_delete(&self.options.mirror, &self.options.filter, &[])?;
+            let filter = &self.options.filter;
+            filter.check_delete(&self.options.mirror, &[])?;
         }
         let Message::Request { tag, .. } = &self.request else {
             return Err(TransferError::new(Code::Internal, "no request was made"));
         };
         let rules = Rules {
-            alone: false,
             sync: self.options.sync,
-            existing: self.options.existing,
-            checksum: self.options.checksum,
-            verify_disk: self.options.verify_disk,
-            reach: Reach::All,
-            strangers: false,
-            mirror: self.options.mirror,
-            pipe: false,
-            stripe_scope: None,
+            ..Rules::of(&self.options.request(one_file))
         };
-        let (progress, filter) = (
-            Arc::clone(self.side.handle.progress()),
-            self.options.filter.clone(),
-        );
+        let progress = Arc::clone(self.side.handle.progress());
+        let filter = self.options.filter.clone();
         if let Some(sink) = self.options.plan.clone() {
             let look = Look::local(to, one_file)?;
             let planner = Planner::new(look, *tag, rules, requested, progress, Some(sink))?;

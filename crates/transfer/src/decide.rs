@@ -12,10 +12,11 @@ use rustix::{
 use crate::{
     confine,
     disk::File,
+    error::TransferError,
     reach::{Reach, TAKEN, UNSURE},
     sender::Identity,
     wire::{
-        Action, BLOCK, Code, Entry, Existing, Kind, Mirror, Symlinks,
+        Action, BLOCK, Code, Entry, Existing, Kind, Mirror, RequestOptions, Symlinks,
         path::{self, Tag},
     },
 };
@@ -47,13 +48,20 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// True if some name in `path` is one under which a transfer, that of `tag` or another, keeps its
-    /// state. Where the destination `folds` names, those that differ only in case are one.
-    pub(crate) fn is_own_state(&self, path: &[u8], tag: Tag, folds: bool) -> bool {
-        path.split(|b| *b == b'/').any(|name| {
-            let own = path::reserved(name, folds);
-            own.is_some_and(|own| self.strangers || own.tag() == tag)
-        })
+    /// Rules by a client's options, for its own files.
+    pub(crate) const fn of(options: &RequestOptions) -> Self {
+        Self {
+            alone: false,
+            sync: true,
+            existing: options.existing,
+            checksum: options.checksum,
+            verify_disk: options.verify_disk,
+            reach: Reach::All,
+            strangers: false,
+            mirror: options.mirror,
+            pipe: options.pipe,
+            stripe_scope: None,
+        }
     }
 }
 
@@ -125,19 +133,22 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
+    pub(crate) fn new(code: Code, why: impl Into<String>) -> Self {
+        let why = why.into();
+        Self { code, why }
+    }
+
     /// Refusal of a link to the file `to`, which this copy has not put in place.
     pub(crate) fn of_link_to(to: &[u8]) -> Self {
         let to = path::show(to);
         let why = format!("is the same file as {to}, which did not arrive");
-        let code = Code::SourceChanged;
-        Self { code, why }
+        Self::new(Code::SourceChanged, why)
     }
 }
 
 impl From<io::Error> for Refusal {
     fn from(e: io::Error) -> Self {
-        let (code, why) = (Code::of_write(&e), e.to_string());
-        Self { code, why }
+        Self::new(Code::of_write(&e), e.to_string())
     }
 }
 
@@ -149,8 +160,7 @@ impl From<Errno> for Refusal {
 
 impl From<&str> for Refusal {
     fn from(why: &str) -> Self {
-        let (code, why) = (Code::DestError, why.into());
-        Self { code, why }
+        Self::new(Code::DestError, why)
     }
 }
 
@@ -249,6 +259,17 @@ impl There {
     }
 }
 
+/// The path of an entry at the destination, where a single file may be renamed.
+pub(crate) fn named(entry: &Entry, rename: Option<&[u8]>) -> Result<Vec<u8>, TransferError> {
+    match rename {
+        None => Ok(entry.path.clone()),
+        Some(name) if entry.kind == Kind::File && !entry.path.contains(&b'/') => Ok(name.to_vec()),
+        Some(_) => Err(TransferError::protocol(
+            "a single file was announced, a tree was listed",
+        )),
+    }
+}
+
 /// Refuses an entry that is not taken, whatever is there.
 pub(crate) fn admit(entry: &Entry, rules: &Rules) -> Result<(), Refusal> {
     match entry.kind {
@@ -258,8 +279,7 @@ pub(crate) fn admit(entry: &Entry, rules: &Rules) -> Result<(), Refusal> {
         Kind::Symlink => match path::link_refusal(&entry.path, &entry.target) {
             Some(refusal) if !refusal.leads_out || rules.mirror.symlinks == Symlinks::Within => {
                 let why = refusal.of(&entry.target);
-                let code = path::LinkRefusal::CODE;
-                Err(Refusal { code, why })
+                Err(Refusal::new(path::LinkRefusal::CODE, why))
             }
             _ => Ok(()),
         },

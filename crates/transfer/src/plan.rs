@@ -7,13 +7,13 @@ use std::{
     sync::{Arc, mpsc},
 };
 
-use farhaul_core::{protocol::Session, units::Size};
+use farhaul_core::protocol::Session;
 use rustix::fs::Mode;
 
 use crate::{
     bounds::{LARGEST, UNWRITTEN, WINDOW, charge, has_room},
     confine::{self, Dir, Tree},
-    decide::{Decision, Refusal, Rules, There, admit, decide},
+    decide::{Decision, Refusal, Rules, There, admit, decide, named},
     error::TransferError,
     filter::Filter,
     host::Host,
@@ -21,7 +21,7 @@ use crate::{
     meter::Meter,
     pool,
     progress::{Phase, Progress},
-    receiver::{Backups, Listed, Look, Paths, Walk},
+    receiver::{Backups, Listed, Look, Paths, Space, Walk},
     requested::Requested,
     scan::{self, Found, Listing, Partition, Selection, Source},
     wire::{
@@ -46,18 +46,13 @@ fn arrives(action: Action, entry: &Entry) -> bool {
 }
 
 fn report(sink: Option<&Sink>, action: Action, entry: &Entry, why: String) {
-    if let Some(sink) = sink
-        && !entry.path.is_empty()
-    {
+    let (bytes, modified) = (entry.size, (entry.mtime, entry.mtime_nanos));
+    let mode = entry.mode;
+    if let Some(sink) = sink.filter(|_| !entry.path.is_empty()) {
         sink(Planned {
-            action,
-            path: entry.path.clone(),
-            bytes: entry.size,
-            why,
-            stamp: Some(ListedStamp {
-                mode: entry.mode,
-                modified: (entry.mtime, entry.mtime_nanos),
-            }),
+            bytes,
+            stamp: Some(ListedStamp { mode, modified }),
+            ..Planned::new(action, entry.path.clone(), why)
         });
     }
 }
@@ -65,26 +60,18 @@ fn report(sink: Option<&Sink>, action: Action, entry: &Entry, why: String) {
 /// Reports a failure about an entry that is not listed.
 fn report_failure(sink: Option<&Sink>, code: Code, text: &str) {
     if let Some(sink) = sink.filter(|_| code != Code::Ok) {
-        sink(Planned {
-            action: Action::Fail,
-            path: Vec::new(),
-            bytes: 0,
-            why: text.into(),
-            stamp: None,
-        });
+        sink(Planned::new(Action::Fail, Vec::new(), text.into()));
     }
 }
 
 fn report_path(sink: Option<&Sink>, action: Action, path: Vec<u8>) {
     if let Some(sink) = sink {
-        sink(Planned {
-            action,
-            path,
-            bytes: 0,
-            why: String::new(),
-            stamp: None,
-        });
+        sink(Planned::new(action, path, String::new()));
     }
+}
+
+fn out_of_place() -> TransferError {
+    TransferError::protocol("the peer sent a message that is not allowed in a plan")
 }
 
 /// The side that has the files.
@@ -297,9 +284,7 @@ impl Lister {
                 self.finished = true;
                 Ok(())
             }
-            _ => Err(TransferError::protocol(
-                "the peer sent a message that is not allowed in a plan",
-            )),
+            _ => Err(out_of_place()),
         }
     }
 }
@@ -312,8 +297,7 @@ pub(crate) struct Planner {
     tag: Tag,
     rules: Rules,
     requested: Requested,
-    /// Bytes that can be taken.
-    free: u64,
+    space: Space,
     next: u64,
     listed: Listed,
     backups: Backups,
@@ -360,20 +344,15 @@ impl Planner {
                 .fix("choose a writable destination")
         };
         look.near.may_be_written().map_err(error)?;
-        // Where it cannot be queried, writing will fail.
-        let free = look
-            .near
-            .statvfs()
-            .map_or(u64::MAX, |s| s.f_bavail.saturating_mul(s.f_frsize));
         Ok(Self {
             tree: look.dir.map(Tree::new),
             rename: look.rename,
             tag,
             rules,
             requested,
-            free,
+            space: Space::of(&look.near),
             next: 0,
-            listed: Listed::default(),
+            listed: Listed::new(rules.mirror.delete.is_some(), false),
             backups: Backups::new(rules.mirror.backup, false),
             links: Paths::default(),
             made: Paths::default(),
@@ -404,7 +383,7 @@ impl Planner {
     /// Limits the plan to `room` bytes.
     #[must_use]
     pub(crate) fn with_room(mut self, room: u64) -> Self {
-        self.free = self.free.min(room);
+        self.space.limit(room);
         self
     }
 
@@ -461,7 +440,7 @@ impl Planner {
                 Ok(())
             }
             Message::Kept { paths } if !self.finished && self.walk.is_none() => {
-                self.note_kept(&paths)
+                self.listed.keep_all(&paths, &self.requested)
             }
             Message::End { entries }
                 if entries == self.next && !self.finished && self.walk.is_none() =>
@@ -473,20 +452,8 @@ impl Planner {
                 self.over = true;
                 Ok(())
             }
-            _ => Err(TransferError::protocol(
-                "the peer sent a message that is not allowed in a plan",
-            )),
+            _ => Err(out_of_place()),
         }
-    }
-
-    fn note_kept(&mut self, paths: &[Vec<u8>]) -> Result<(), TransferError> {
-        for path in paths {
-            self.requested.check_kept(path)?;
-            if self.rules.mirror.delete.is_some() {
-                self.listed.keep(path);
-            }
-        }
-        Ok(())
     }
 
     /// Decides on entries as a copy does: on folders, links and empty files when they are listed, on
@@ -494,7 +461,7 @@ impl Planner {
     fn judge_all(&mut self, entries: &[Entry]) -> Result<Vec<Action>, TransferError> {
         let mut judged = Vec::with_capacity(entries.len());
         for entry in entries {
-            let name = self.named(entry)?;
+            let name = named(entry, self.rename.as_deref())?;
             let verdict = match self.admit(&name, entry)? {
                 Ok(()) if entry.kind == Kind::HardLink || entry.size > 0 => None,
                 admitted => Some(self.judge(&name, entry, admitted)),
@@ -513,38 +480,17 @@ impl Planner {
         Ok(entries.iter().zip(judged).map(answer).collect())
     }
 
-    /// The path of the entry at the destination.
-    fn named(&self, entry: &Entry) -> Result<Vec<u8>, TransferError> {
-        match &self.rename {
-            None => Ok(entry.path.clone()),
-            Some(name) if entry.kind == Kind::File && !entry.path.contains(&b'/') => {
-                Ok(name.clone())
-            }
-            Some(_) => Err(TransferError::protocol(
-                "a single file was announced, a tree was listed",
-            )),
-        }
-    }
-
     /// Refuses an entry that is not taken, whatever is there.
     fn admit(&mut self, name: &[u8], entry: &Entry) -> Result<Result<(), Refusal>, TransferError> {
         let left_out = self.requested.check(entry)?;
-        if self.rules.mirror.delete.is_some() {
-            self.listed.add(name, entry.kind);
-        }
-        if self.rules.is_own_state(name, self.tag, false) {
-            return Ok(Err(path::RESERVED.into()));
-        }
-        let listed = self.backups.list(name);
-        let code = Code::SourceChanged;
-        Ok(match (listed, left_out) {
-            (Err(why), _) => Err(why.into()),
-            (Ok(()), Some(why)) => Err(Refusal {
-                code,
-                why: why.into(),
-            }),
-            (Ok(()), None) => admit(entry, &self.rules),
-        })
+        self.listed.add(name, entry.kind);
+        let reserved = self.backups.refuse(name, self.tag, self.rules.strangers);
+        let refused = reserved.map(|why| (Code::DestError, why));
+        let refused = refused.or(left_out.map(|why| (Code::SourceChanged, why)));
+        Ok(refused.map_or_else(
+            || admit(entry, &self.rules),
+            |(code, why)| Err(Refusal::new(code, why)),
+        ))
     }
 
     /// Notes what becomes of the entry, and reports it.
@@ -621,7 +567,8 @@ impl Planner {
             return Ok(decision);
         }
         if entry.kind == Kind::File {
-            self.reserve(entry.allocated)?;
+            let held = self.space.reserve(entry.allocated);
+            held.map_err(|why| Refusal::new(Code::NoSpace, why))?;
         }
         if let Some(dir) = &dir {
             confine::may_change(dir, self.closed.has(parent))?;
@@ -637,18 +584,6 @@ impl Planner {
             self.listed.wait(name, None, entry.kind != Kind::Symlink)?;
         }
         Ok(decision)
-    }
-
-    /// Sets `need` more bytes aside, or says why they do not fit.
-    fn reserve(&mut self, need: u64) -> Result<(), Refusal> {
-        let code = Code::NoSpace;
-        let Some(left) = self.free.checked_sub(need) else {
-            let (need, free) = (Size::from_bytes(need), Size::from_bytes(self.free));
-            let why = format!("needs {need}, {free} would be free");
-            return Err(Refusal { code, why });
-        };
-        self.free = left;
-        Ok(())
     }
 
     /// The folder of that path; none if a copy would make it.

@@ -28,7 +28,7 @@ use crate::{
     plan::Planner,
     quota::{Claim, Quota},
     reach::Reach,
-    receiver::{Base, Look, Receiver, check_delete},
+    receiver::{Base, Look, Receiver},
     requested::Requested,
     summary::Handle,
     wire::{
@@ -362,20 +362,16 @@ impl Server {
         let (requested, tag) = (Requested::anything(), self.own_tag(request));
         let filter = Filter::from_spec(options.spec.clone())?;
         if one_file {
-            check_delete(&options.mirror, &filter, &[])?;
+            filter.check_delete(&options.mirror, &[])?;
         }
         self.side.verify_disk = options.verify_disk;
         let mut rules = Rules {
-            alone: false,
             sync: self.policy.sync,
-            existing: options.existing,
-            checksum: options.checksum,
-            verify_disk: options.verify_disk,
             reach,
             strangers: !self.policy.one_person,
             mirror: self.allowed(options.mirror),
-            pipe: options.pipe,
             stripe_scope: self.has(Features::STRIPES).then(|| self.scope(reach)),
+            ..Rules::of(options)
         };
         if options.dry {
             let look = Look::beneath(root, rel, one_file)?;

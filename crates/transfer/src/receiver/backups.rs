@@ -5,7 +5,10 @@ use std::{collections::HashSet, io};
 
 use crate::{
     bounds::BACKUPS,
-    wire::{Suffix, path},
+    wire::{
+        Suffix,
+        path::{self, Tag},
+    },
 };
 
 /// The error of a file whose backup would have the name of another.
@@ -39,8 +42,27 @@ impl Backups {
         }
     }
 
+    /// Notes that an entry of this path was listed. The reason that it is not received, if a backup has
+    /// its name, or a transfer keeps its state under one in the path: that of `tag`, or another if there
+    /// are `strangers`.
+    pub(crate) fn refuse(
+        &mut self,
+        path: &[u8],
+        tag: Tag,
+        strangers: bool,
+    ) -> Option<&'static str> {
+        let is_own = |name: &[u8]| {
+            let own = path::reserved(name, self.folds);
+            own.is_some_and(|own| strangers || own.tag() == tag)
+        };
+        if path.split(|b| *b == b'/').any(is_own) {
+            return Some(path::RESERVED);
+        }
+        self.list(path).err()
+    }
+
     /// Notes that an entry of this path was listed; an error if a backup has its name.
-    pub(crate) fn list(&mut self, path: &[u8]) -> Result<(), &'static str> {
+    pub(super) fn list(&mut self, path: &[u8]) -> Result<(), &'static str> {
         // Where case is ignored another one may end so too.
         let ends = |suffix: &Suffix| self.folds || path.ends_with(suffix.bytes());
         if !self.suffix.as_ref().is_some_and(ends) {

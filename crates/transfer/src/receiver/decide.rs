@@ -9,7 +9,7 @@ use rustix::fs::Stat;
 use super::{Incoming, Meta, Part, Receiver, Reread, State, Target, WriteJob, inode};
 use crate::{
     bounds, confine,
-    decide::{Decision, Earlier, Refusal, There, admit, decide},
+    decide::{Decision, Earlier, Refusal, There, admit, decide, named},
     digest::{block_count, block_range},
     disk::File,
     error::TransferError,
@@ -45,17 +45,11 @@ impl Receiver {
             mtime_nanos: entry.mtime_nanos,
             granted: self.grants.grant(entry),
         };
-        let path = match &self.rename {
-            None => entry.path.clone(),
-            Some(name) if entry.kind == Kind::File && !entry.path.contains(&b'/') => name.clone(),
-            Some(_) => {
-                return Err(TransferError::protocol(
-                    "a single file was announced, a tree was listed",
-                ));
-            }
-        };
+        let path = named(entry, self.rename.as_deref())?;
         self.names.note_listed(&path);
-        self.note_listed(&path, entry.kind);
+        // It is not deleted, whatever becomes of it.
+        self.listed.add(&path, entry.kind);
+        let reserved = self.backups.refuse(&path, self.tag, self.rules.strangers);
         let item = Incoming {
             repaired: self.rules.pipe,
             ..Incoming::new(path, entry, meta.clone())
@@ -63,34 +57,27 @@ impl Receiver {
         let number = self.table.push(entry.size, bounds::charge(entry), item);
         let number =
             number.ok_or_else(|| TransferError::protocol("the tree is larger than 2^62 bytes"))?;
-        let reserved = self.is_reserved(number);
-        let refused = reserved.is_some() || left_out.is_some();
-        let before = if refused {
-            None
-        } else {
-            self.named_before(number)
+        let refused = reserved.map(|why| (Code::DestError, why));
+        let refused = refused.or(left_out.map(|why| (Code::SourceChanged, why)));
+        let before = match refused {
+            Some(_) => None,
+            None => self.named_before(number),
         };
         let waits = entry.kind == Kind::File && before.is_some_and(|file| self.is_given_up(file));
         if entry.kind == Kind::File && !waits {
             self.progress.found(entry.size);
         }
-        if let Some(why) = reserved {
-            self.fail(number, Code::DestError, &why);
-            return Ok(());
-        }
-        if let Some(why) = left_out {
-            self.fail(number, Code::SourceChanged, &why);
-            return Ok(());
-        }
-        if before.is_some() && !waits {
-            self.fail(number, Code::DestError, &SAME_NAME);
-            return Ok(());
-        }
-        if entry.kind != Kind::Dir
-            && let Some(slot) = self.table.get(number)
-            && let Some(why) = self.names.refuse_other_case(&slot.item.path)
-        {
-            self.fail(number, Code::DestError, &why);
+        let refused = match before {
+            Some(_) if !waits => Some((Code::DestError, SAME_NAME)),
+            _ if entry.kind == Kind::Dir => refused,
+            _ => refused.or_else(|| {
+                let slot = self.table.get(number)?;
+                let why = self.names.refuse_other_case(&slot.item.path)?;
+                Some((Code::DestError, why))
+            }),
+        };
+        if let Some((code, why)) = refused {
+            self.fail(number, code, &why);
             return Ok(());
         }
         let made = admit(entry, &self.rules).and_then(|()| match entry.kind {
@@ -164,33 +151,6 @@ impl Receiver {
         self.send_wants();
     }
 
-    /// Notes a listed path: it is not deleted, whatever becomes of it.
-    pub(super) fn note_listed(&mut self, path: &[u8], kind: Kind) {
-        if self.rules.mirror.delete.is_some() {
-            self.listed.add(path, kind);
-        }
-    }
-
-    /// Notes entries that the sender has and does not list.
-    pub(super) fn note_kept(&mut self, paths: &[Vec<u8>]) -> Result<(), TransferError> {
-        for path in paths {
-            self.requested.check_kept(path)?;
-            if self.rules.mirror.delete.is_some() {
-                self.listed.keep(path);
-            }
-        }
-        Ok(())
-    }
-
-    /// Reason that nothing may be received by this path, if it is for something else.
-    fn is_reserved(&mut self, number: u64) -> Option<&'static str> {
-        let path = &self.table.get(number)?.item.path;
-        let folds = self.names.are_folded();
-        let own = self.rules.is_own_state(path, self.tag, folds);
-        own.then_some(path::RESERVED)
-            .or_else(|| self.backups.list(path).err())
-    }
-
     fn decide_file(&mut self, number: u64, entry: &Entry) -> Result<(), Refusal> {
         let Some(slot) = self.table.get_mut(number) else {
             return Ok(());
@@ -257,7 +217,8 @@ impl Receiver {
             return self.check_collected(number, target, entry);
         }
         let sparse = entry.allocated < entry.size;
-        if entry.size > BLOCK && !self.rules.pipe && self.resume(number, &target, sparse) {
+        if entry.size > BLOCK && !self.rules.pipe && self.resume(number, &target, sparse).is_some()
+        {
             return;
         }
         if let Err(why) = self.space.reserve(entry.allocated) {
@@ -372,23 +333,15 @@ impl Receiver {
         }
     }
 
-    /// Continues the part that an earlier run left, if there is one; false if there is none. Blocks
-    /// that it did not claim are requested now; those that it did are checked first.
-    fn resume(&mut self, number: u64, target: &Target, sparse: bool) -> bool {
-        let Some(identity) = self.identity(number) else {
-            return false;
-        };
-        let Some(slot) = self.table.get(number) else {
-            return false;
-        };
+    /// Continues the part that an earlier run left; nothing if there is none. Blocks that it did not
+    /// claim are requested now; those that it did are checked first.
+    fn resume(&mut self, number: u64, target: &Target, sparse: bool) -> Option<()> {
+        let identity = self.identity(number)?;
+        let slot = self.table.get(number)?;
         let size = slot.range.end - slot.range.start;
         let name = self.name_in_journal(&slot.item);
-        let Some(claimed) = self.journal.claim(&name, identity) else {
-            return false;
-        };
-        let Some(file) = self.left(target, size) else {
-            return false;
-        };
+        let claimed = self.journal.claim(&name, identity)?;
+        let file = self.left(target, size)?;
         let inode = inode(&file);
         let (start, file) = (slot.range.start, Arc::new(file));
         let mut wanted: RangeSet = std::iter::once(slot.range.clone()).collect();
@@ -406,7 +359,7 @@ impl Receiver {
         if sparse && !holes.all(|r| confine::punch(&file, &r).unwrap_or(false)) {
             // The part is made anew, which fails as well if nothing can be written. Zeros in place
             // of perhaps terabytes of holes are not written.
-            return false;
+            return None;
         }
         let mut part = Part::new(size);
         part.made = true;
@@ -437,7 +390,7 @@ impl Receiver {
                 self.request(range);
             }
         }
-        true
+        Some(())
     }
 
     /// The part that an earlier run left, if it is one.
@@ -474,15 +427,9 @@ impl Receiver {
         let ranges: Vec<_> = set.iter().collect();
         let upto = self.table.next();
         let (head, tail) = ranges.split_at(ranges.len().min(RANGES));
-        self.out.push(&Message::Want {
-            upto,
-            ranges: head.to_vec(),
-        });
-        for ranges in tail.chunks(RANGES) {
-            self.out.push(&Message::Want {
-                upto,
-                ranges: ranges.to_vec(),
-            });
+        for ranges in std::iter::once(head).chain(tail.chunks(RANGES)) {
+            let ranges = ranges.to_vec();
+            self.out.push(&Message::Want { upto, ranges });
         }
         self.ask_for_blocks();
     }

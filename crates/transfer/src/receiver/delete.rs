@@ -28,6 +28,7 @@ use crate::{
     ledger::Ledger,
     names::Cursor,
     pool::Stop,
+    requested::Requested,
     wire::{
         Code, Kind, Mirror, Suffix,
         path::{self, Own},
@@ -42,6 +43,8 @@ const INCOMPLETE: &str = "nothing was deleted, since some files failed or could 
 /// Paths that were listed, as digests of 8 bytes each.
 #[derive(Debug, Default)]
 pub(crate) struct Listed {
+    /// True if paths are remembered, for a copy that deletes.
+    deletes: bool,
     /// Folders whose entries are looked at.
     folders: Vec<u64>,
     /// Entries that stay with all that is in them, unless they wait for a folder.
@@ -89,9 +92,11 @@ impl Listed {
         self.waiting.contains_key(path)
     }
 
-    /// Makes an empty list; names that differ only in case are one if it `folds`.
-    pub(crate) fn new(folds: bool) -> Self {
+    /// Makes an empty list, for a copy that `deletes`; names that differ only in case are one if it
+    /// `folds`.
+    pub(crate) fn new(deletes: bool, folds: bool) -> Self {
         Self {
+            deletes,
             folds,
             ..Self::default()
         }
@@ -118,8 +123,21 @@ impl Listed {
         }
     }
 
-    /// Adds an entry that the source has and does not list.
-    pub(crate) fn keep(&mut self, path: &[u8]) {
+    /// Adds entries that the source has and does not list; an error if they were not requested.
+    pub(crate) fn keep_all(
+        &mut self,
+        paths: &[Vec<u8>],
+        requested: &Requested,
+    ) -> Result<(), TransferError> {
+        for path in paths {
+            requested.check_kept(path)?;
+            self.keep(path);
+        }
+        Ok(())
+    }
+
+    /// Adds an entry that is no folder.
+    fn keep(&mut self, path: &[u8]) {
         if self.takes_more() {
             self.others.push(self.key(path));
         }
@@ -137,7 +155,7 @@ impl Listed {
 
     fn takes_more(&mut self) -> bool {
         self.full |= self.folders.len() + self.others.len() >= LISTED;
-        !self.full
+        self.deletes && !self.full
     }
 
     /// Sorts the digests, so that they can be searched.
@@ -615,36 +633,6 @@ pub(crate) fn refusal(listed: &Listed, ledger: &Ledger) -> Option<(Code, String)
         return Some((Code::Limit, why));
     }
     (!ledger.is_clean()).then(|| (Code::Ok, INCOMPLETE.into()))
-}
-
-/// Error for a copy of `folders` that cannot delete, whatever it finds. Some of the folders stand
-/// for their content (`true`).
-pub(crate) fn check(
-    mirror: &Mirror,
-    filter: &Filter,
-    folders: &[bool],
-) -> Result<(), TransferError> {
-    let (text, fix) = if mirror.delete.is_none() {
-        return Ok(());
-    } else if folders.is_empty() {
-        (
-            "--delete needs a folder as a source: a single file has nothing beside it",
-            "name the folder, or omit --delete",
-        )
-    } else if filter.is_of_sizes() {
-        (
-            "--delete cannot be combined with --min-size or --max-size: files of other sizes would be deleted",
-            "omit one of them, or use --exclude",
-        )
-    } else if folders.len() > 1 && folders.contains(&true) && !filter.is_empty() {
-        (
-            "--delete and a filter are ambiguous for several sources of which one ends in /: patterns begin in each",
-            "copy them one by one",
-        )
-    } else {
-        return Ok(());
-    };
-    Err(TransferError::new(Code::Usage, text).fix(fix))
 }
 
 impl Receiver {

@@ -182,11 +182,11 @@ impl Target {
 
     /// Gives the link that was made beside it the name of what it replaces.
     pub(super) fn take_name(&self) -> io::Result<()> {
-        self.back_up()?;
-        let renamed = self.dir.rename(&self.part, &self.name);
-        renamed.or_else(|e| {
+        let rename = |()| Ok(self.dir.rename(&self.part, &self.name)?);
+        let named = self.back_up().and_then(rename);
+        named.or_else(|e| {
             confine::remove(&self.dir, &self.part)?;
-            Err(e.into())
+            Err(e)
         })
     }
 

@@ -84,20 +84,10 @@ impl Receiver {
         let mut there = There::look(&target.dir, &target.name, entry)?;
         there.compare_inode(&source)?;
         let decision = decide(entry, &there, &self.rules)?;
-        let name = match decision {
-            Decision::Make => &target.name,
-            Decision::Replace | Decision::Wait => &target.part,
-            Decision::Stay | Decision::Same | Decision::Compare => return Ok(Some(false)),
-        };
-        match decision {
-            Decision::Wait => self.wait_for_folder(number)?,
-            Decision::Replace => self.backups.make(&entry.path)?,
-            _ => {}
+        if !decision.makes() {
+            return Ok(Some(false));
         }
-        if decision != Decision::Make {
-            // Left by a run that was killed here.
-            confine::remove(&target.dir, name)?;
-        }
+        let name = self.make_room(number, &target, entry, decision)?;
         match target.dir.hard_link(&from, &file, name) {
             Err(e) if is_impossible(e) => {
                 let from = confine::open_to_read(&from, &file)?;

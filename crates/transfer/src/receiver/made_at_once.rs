@@ -157,23 +157,33 @@ impl Receiver {
         entry: &Entry,
         decision: Decision,
     ) -> io::Result<bool> {
-        let (dir, name, part) = (&target.dir, &target.name[..], &target.part[..]);
+        let name = self.make_room(number, target, entry, decision)?;
+        let link = || Ok(target.dir.symlinkat(&entry.target, name)?);
+        let made = match decision {
+            Decision::Make => self.space.for_inode(link)?,
+            _ => link()?,
+        };
+        if made && decision == Decision::Replace {
+            target.take_name()?;
+        }
+        Ok(made)
+    }
+
+    /// Prepares to make a link; the name under which it is made, beside what is there.
+    pub(super) fn make_room<'a>(
+        &mut self,
+        number: u64,
+        target: &'a Target,
+        entry: &Entry,
+        decision: Decision,
+    ) -> io::Result<&'a [u8]> {
         match decision {
             Decision::Wait => self.wait_for_folder(number)?,
             Decision::Replace => self.backups.make(&entry.path)?,
-            _ => {
-                let space = &mut self.space;
-                return space.for_inode(|| Ok(dir.symlinkat(&entry.target, name)?));
-            }
+            _ => return Ok(&target.name),
         }
         // Left by a run that was killed here.
-        confine::remove(dir, part)?;
-        if !dir.symlinkat(&entry.target, part)? {
-            return Ok(false);
-        }
-        if decision == Decision::Replace {
-            target.take_name()?;
-        }
-        Ok(true)
+        confine::remove(&target.dir, &target.part)?;
+        Ok(&target.part)
     }
 }

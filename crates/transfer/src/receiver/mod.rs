@@ -67,7 +67,7 @@ mod watch;
 
 pub(crate) use backups::Backups;
 pub(crate) use base::{Base, Look};
-pub(crate) use delete::{Listed, Step, Walk, check as check_delete, refusal, too_many};
+pub(crate) use delete::{Listed, Step, Walk, refusal, too_many};
 use disks::Disks;
 use folders::Folders;
 use grant::Grants;
@@ -85,7 +85,7 @@ pub(crate) use lock::Lock;
 use names::Names;
 use report::Reports;
 use reread::Reread;
-use space::Space;
+pub(crate) use space::Space;
 use staging::Staging;
 use watch::DiskWatch;
 
@@ -232,7 +232,7 @@ impl Receiver {
             stripes: 0,
             completing: 0,
             names: Names::new(folds),
-            listed: Listed::new(folds),
+            listed: Listed::new(rules.mirror.delete.is_some(), folds),
             excludes: Filter::default(),
             backups: Backups::new(rules.mirror.backup, folds),
             links: Paths::default(),
@@ -385,7 +385,9 @@ impl Receiver {
                 }
                 Ok(())
             }
-            Message::Kept { paths } if self.stage == Stage::Listing => self.note_kept(&paths),
+            Message::Kept { paths } if self.stage == Stage::Listing => {
+                self.listed.keep_all(&paths, &self.requested)
+            }
             Message::Bye { .. } if self.is_finished() => {
                 self.stage = Stage::Closing;
                 Ok(())

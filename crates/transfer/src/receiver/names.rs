@@ -32,11 +32,6 @@ impl Names {
         }
     }
 
-    /// True if names that differ only in case are one.
-    pub(super) const fn are_folded(&self) -> bool {
-        self.folded.is_some()
-    }
-
     /// Notes that the path is listed, perhaps again.
     pub(super) fn note_listed(&mut self, path: &[u8]) {
         self.again.remove(&path::digest(path));

@@ -20,7 +20,7 @@ fn copy(dir: &Path, files: &[(&str, u64)], delete: bool) -> Vec<Code> {
             kind: Kind::Dir,
             ..entry("", 0)
         };
-        receiver.note_listed(&root.path, root.kind);
+        receiver.listed.add(&root.path, root.kind);
     }
     send_all(&mut receiver, files);
     finish(&mut receiver);
