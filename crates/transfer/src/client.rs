@@ -25,6 +25,7 @@ use crate::{
     agreed::Agreed,
     brake::{Brake, Control},
     close_reason::{closed_by_server, of_benches},
+    decide::Rules,
     endpoint::Endpoint,
     error::{Advice, TransferError},
     filter::Filter,
@@ -32,7 +33,7 @@ use crate::{
     pipe::{PipeReceiver, PipeSender},
     plan::{Lister, Planned, Planner},
     progress::Phase,
-    receiver::{Base, Look, Reach, Receiver, Rules, check_delete},
+    receiver::{Base, Look, Receiver},
     requested::{Requested, means_contents},
     scan::{self, Selection, Shard},
     sender::Sender,
@@ -274,7 +275,7 @@ impl Upload {
             .filter(|source| !source.is_file)
             .map(|source| source.name.is_empty())
             .collect();
-        check_delete(&options.mirror, &options.filter, &folders)?;
+        options.filter.check_delete(&options.mirror, &folders)?;
         if options.mirror.delete.is_some() && options.list.is_some() {
             let e = TransferError::new(Code::Usage, "--delete cannot be combined with a list");
             return Err(e.fix("omit --files-from: what it does not list would be deleted"));
@@ -387,7 +388,7 @@ impl Download {
             None => from.iter().map(|remote| &remote.path[..]).collect(),
         };
         let folders: Vec<bool> = typed.iter().map(|typed| means_contents(typed)).collect();
-        check_delete(&options.mirror, &options.filter, &folders)?;
+        options.filter.check_delete(&options.mirror, &folders)?;
         let requested = Requested::of(&options.server, typed, options.filter.clone());
         let request = Message::Request {
             version: OLDEST,
@@ -525,14 +526,22 @@ impl Client {
         one_file: bool,
     ) -> Result<(), TransferError> {
         if one_file {
-            check_delete(&self.options.mirror, &self.options.filter, &[])?;
+            let filter = &self.options.filter;
+            filter.check_delete(&self.options.mirror, &[])?;
         }
+        let Message::Request { tag, .. } = &self.request else {
+            return Err(TransferError::new(Code::Internal, "no request was made"));
+        };
+        let rules = Rules {
+            sync: self.options.sync,
+            ..Rules::of(&self.options.request(one_file))
+        };
         let progress = Arc::clone(self.endpoint.handle.progress());
+        let filter = self.options.filter.clone();
         if let Some(sink) = self.options.plan.clone() {
-            let (look, wanted) = (Look::local(to, one_file)?, self.options.request(one_file));
-            let filter = self.options.filter.clone();
-            let planner = Planner::new(look, (wanted, filter), requested, progress, Some(sink))?;
-            self.endpoint.play(planner);
+            let look = Look::local(to, one_file)?;
+            let planner = Planner::new(look, *tag, rules, requested, progress, Some(sink))?;
+            self.endpoint.play(planner.excluding(filter));
             return Ok(());
         }
         let host = self.options.host();
@@ -540,24 +549,8 @@ impl Client {
         base.dir = host.own(base.dir).map_err(|e| {
             TransferError::new(Code::DestError, format!("cannot open the destination: {e}"))
         })?;
-        let Message::Request { tag, .. } = &self.request else {
-            return Err(TransferError::new(Code::Internal, "no request was made"));
-        };
-        let rules = Rules {
-            alone: false,
-            sync: self.options.sync,
-            existing: self.options.existing,
-            checksum: self.options.checksum,
-            verify_disk: self.options.verify_disk,
-            reach: Reach::All,
-            strangers: false,
-            mirror: self.options.mirror,
-            pipe: false,
-            stripe_scope: None,
-        };
         let receiver = Receiver::new(base, *tag, rules, requested, progress, &host)?;
-        self.endpoint
-            .play(receiver.excluding(self.options.filter.clone()));
+        self.endpoint.play(receiver.excluding(filter));
         Ok(())
     }
 

@@ -298,9 +298,17 @@ pub(crate) fn give_name(
     Ok(())
 }
 
-/// Gives the file called `name` in `dir` that name with `suffix` too. If `keep`, `name` itself
-/// stays where it will be replaced, so that there is no moment without it.
-pub(crate) fn back_up(dir: &File, name: &[u8], suffix: &[u8], keep: bool) -> io::Result<()> {
+/// Fails if nothing can be made or removed in `dir`. A directory that is `closed` would be opened to its
+/// owner.
+pub(crate) fn may_change(dir: &File, closed: bool) -> io::Result<()> {
+    match dir.may_be_written() {
+        Err(_) if closed && !dir.is_anothers(b"") => Ok(()),
+        may => Ok(may?),
+    }
+}
+
+/// The name with `suffix` of the file called `name` in `dir`, if a backup may have it.
+pub(crate) fn backup_name(dir: &File, name: &[u8], suffix: &[u8]) -> io::Result<Vec<u8>> {
     let to = [name, suffix].concat();
     if to.len() > path::NAME_MAX {
         let text = "its name is too long for that of a backup: give a shorter --backup=SUFFIX";
@@ -310,9 +318,6 @@ pub(crate) fn back_up(dir: &File, name: &[u8], suffix: &[u8], keep: bool) -> io:
         let text = "the name of its backup is reserved for the state of copies: give another --backup=SUFFIX";
         return Err(io::Error::other(text));
     }
-    let Some(_) = stat(dir, name)? else {
-        return Ok(());
-    };
     if let Some(there) = stat(dir, &to)? {
         if FileType::from_raw_mode(there.st_mode) == FileType::Directory {
             return Err(io::Error::other("a folder has the name of its backup"));
@@ -321,6 +326,16 @@ pub(crate) fn back_up(dir: &File, name: &[u8], suffix: &[u8], keep: bool) -> io:
             return Err(io::Error::other(format!("its backup: {why}")));
         }
     }
+    Ok(to)
+}
+
+/// Gives the file called `name` in `dir` that name with `suffix` too. If `keep`, `name` itself
+/// stays where it will be replaced, so that there is no moment without it.
+pub(crate) fn back_up(dir: &File, name: &[u8], suffix: &[u8], keep: bool) -> io::Result<()> {
+    if stat(dir, name)?.is_none() {
+        return Ok(());
+    }
+    let to = backup_name(dir, name, suffix)?;
     if keep {
         remove(dir, &to)?;
         match dir.hard_link(dir, name, &to) {

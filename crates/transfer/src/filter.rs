@@ -12,7 +12,7 @@ use farhaul_core::codec::VARINT_MAX;
 
 use crate::{
     error::TransferError,
-    wire::{Code, FilterSpec, MOST_PATTERN_BYTES},
+    wire::{Code, FilterSpec, MOST_PATTERN_BYTES, Mirror},
 };
 
 #[cfg(test)]
@@ -121,6 +121,36 @@ impl Filter {
     pub(crate) fn enters(&self, path: &[u8]) -> bool {
         let matches = |patterns: &Patterns| patterns.excludes(path, true);
         path.is_empty() || !self.rules.as_deref().is_some_and(matches)
+    }
+
+    /// Error for a copy of `folders` that cannot delete, whatever it finds. Some of the folders stand
+    /// for their content (`true`).
+    pub(crate) fn check_delete(
+        &self,
+        mirror: &Mirror,
+        folders: &[bool],
+    ) -> Result<(), TransferError> {
+        let (text, fix) = if mirror.delete.is_none() {
+            return Ok(());
+        } else if folders.is_empty() {
+            (
+                "--delete needs a folder as a source: a single file has nothing beside it",
+                "name the folder, or omit --delete",
+            )
+        } else if self.is_of_sizes() {
+            (
+                "--delete cannot be combined with --min-size or --max-size: files of other sizes would be deleted",
+                "omit one of them, or use --exclude",
+            )
+        } else if folders.len() > 1 && folders.contains(&true) && !self.is_empty() {
+            (
+                "--delete and a filter are ambiguous for several sources of which one ends in /: patterns begin in each",
+                "copy them one by one",
+            )
+        } else {
+            return Ok(());
+        };
+        Err(TransferError::new(Code::Usage, text).fix(fix))
     }
 }
 

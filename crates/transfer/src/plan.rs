@@ -7,25 +7,27 @@ use std::{
     sync::Arc,
 };
 
-use farhaul_core::{protocol::Session, time::Instant, units::Size};
-use rustix::fs::{FileType, Stat};
+use farhaul_core::{protocol::Session, time::Instant};
+use rustix::fs::Mode;
 
 use crate::{
     bounds::{LARGEST, UNWRITTEN, WINDOW, charge},
-    confine::{self, Tree},
+    confine::{self, Dir, Tree},
+    decide::{Decision, Refusal, Rules, There, admit, decide, named},
     error::TransferError,
     filter::Filter,
     host::Host,
     meter::Meter,
     pool::{self, LOOK_AGAIN},
     progress::Progress,
-    receiver::{Listed, Look, Walk},
+    receiver::{Backups, Listed, Look, Paths, Space, Walk},
     requested::Requested,
     role::{Role, RoleCore, State},
     scan::{self, Found, Listing, Problem, Selection, Source},
-    sender::Identity,
     wire::{
-        Action, Code, Entry, Kind, Message, RequestOptions, Symlinks, limits::TARGET_FRAME, path,
+        Action, Code, Entry, Kind, Message,
+        limits::TARGET_FRAME,
+        path::{self, Tag},
     },
 };
 
@@ -37,19 +39,19 @@ pub use planned::{ListedStamp, Planned};
 /// Called with what would be done, entry by entry.
 pub(crate) type Sink = Arc<dyn Fn(Planned) + Send + Sync>;
 
+/// True if a copy counts the entry among the files that arrived.
+fn arrives(action: Action, entry: &Entry) -> bool {
+    action.sends() || action == Action::Link && entry.kind == Kind::HardLink
+}
+
 fn report(sink: Option<&Sink>, action: Action, entry: &Entry, why: String) {
-    if let Some(sink) = sink
-        && !entry.path.is_empty()
-    {
+    let (bytes, modified) = (entry.size, (entry.mtime, entry.mtime_nanos));
+    let mode = entry.mode;
+    if let Some(sink) = sink.filter(|_| !entry.path.is_empty()) {
         sink(Planned {
-            action,
-            path: entry.path.clone(),
-            bytes: entry.size,
-            why,
-            stamp: Some(ListedStamp {
-                mode: entry.mode,
-                modified: (entry.mtime, entry.mtime_nanos),
-            }),
+            bytes,
+            stamp: Some(ListedStamp { mode, modified }),
+            ..Planned::new(action, entry.path.clone(), why)
         });
     }
 }
@@ -57,26 +59,18 @@ fn report(sink: Option<&Sink>, action: Action, entry: &Entry, why: String) {
 /// Reports a failure about an entry that is not listed.
 fn report_failure(sink: Option<&Sink>, code: Code, text: &str) {
     if let Some(sink) = sink.filter(|_| code != Code::Ok) {
-        sink(Planned {
-            action: Action::Fail,
-            path: Vec::new(),
-            bytes: 0,
-            why: text.into(),
-            stamp: None,
-        });
+        sink(Planned::new(Action::Fail, Vec::new(), text.into()));
     }
 }
 
 fn report_path(sink: Option<&Sink>, action: Action, path: Vec<u8>) {
     if let Some(sink) = sink {
-        sink(Planned {
-            action,
-            path,
-            bytes: 0,
-            why: String::new(),
-            stamp: None,
-        });
+        sink(Planned::new(action, path, String::new()));
     }
+}
+
+fn out_of_place() -> TransferError {
+    TransferError::protocol("the peer sent a message that is not allowed in a plan")
 }
 
 /// The side that has the files.
@@ -186,7 +180,7 @@ impl Role for Lister {
                     self.troubled -= why.len();
                     if let Some(entry) = self.listed.pop_front() {
                         self.charged -= charge(&entry);
-                        self.core.log.planned += u64::from(action.sends());
+                        self.core.log.planned += u64::from(arrives(action, &entry));
                         report(self.sink.as_ref(), action, &entry, why);
                     }
                     self.first += 1;
@@ -215,9 +209,7 @@ impl Role for Lister {
                 self.core.state = State::Finished;
                 Ok(())
             }
-            _ => Err(TransferError::protocol(
-                "the peer sent a message that is not allowed in a plan",
-            )),
+            _ => Err(out_of_place()),
         }
     }
 
@@ -253,18 +245,28 @@ pub(crate) struct Planner {
     /// The destination, if it is there.
     tree: Option<Tree>,
     rename: Option<Vec<u8>>,
-    options: RequestOptions,
+    tag: Tag,
+    rules: Rules,
     requested: Requested,
-    /// Bytes that can be taken.
-    free: u64,
+    space: Space,
     next: u64,
     listed: Listed,
+    backups: Backups,
+    /// Files that others may be links to, and those of them that would be made.
+    links: Paths,
+    made: Paths,
+    /// Folders that a copy would not have.
+    lost: Paths,
+    /// Folders that their owner may not write to at the source.
+    closed: Paths,
     /// Selection: excluded entries stay.
     filter: Filter,
     /// Walk that looks for deletions, once all is listed.
     walk: Option<Box<Walk>>,
     /// Found and not sent.
     found: Vec<Vec<u8>>,
+    /// Found, and what keeps a copy from deleting it.
+    undeletable: Vec<(Code, String)>,
     /// True while the search for deletions waits for room.
     unheard: bool,
     sink: Option<Sink>,
@@ -274,7 +276,8 @@ impl Planner {
     /// Examines the destination.
     pub(crate) fn new(
         look: Look,
-        (options, filter): (RequestOptions, Filter),
+        tag: Tag,
+        rules: Rules,
         requested: Requested,
         progress: Arc<Progress>,
         sink: Option<Sink>,
@@ -285,189 +288,177 @@ impl Planner {
                 .fix("choose a writable destination")
         };
         look.near.may_be_written().map_err(error)?;
-        // Where it cannot be queried, writing will fail.
-        let free = look
-            .near
-            .statvfs()
-            .map_or(u64::MAX, |s| s.f_bavail.saturating_mul(s.f_frsize));
         Ok(Self {
             core: RoleCore::of_receiver(progress, Meter::new()),
             tree: look.dir.map(Tree::new),
             rename: look.rename,
-            options,
+            tag,
+            rules,
             requested,
-            free,
+            space: Space::of(&look.near),
             next: 0,
-            listed: Listed::default(),
-            filter,
+            listed: Listed::new(rules.mirror.delete.is_some(), false),
+            backups: Backups::new(rules.mirror.backup, false),
+            links: Paths::default(),
+            made: Paths::default(),
+            lost: Paths::default(),
+            closed: Paths::default(),
+            filter: Filter::default(),
             walk: None,
             found: Vec::new(),
+            undeletable: Vec::new(),
             unheard: false,
             sink,
         })
     }
 
-    /// Limits the plan to `room` bytes.
-    #[must_use]
-    pub(crate) fn with_room(mut self, room: u64) -> Self {
-        self.free = self.free.min(room);
+    /// Sets the filter of a copy that deletes: excluded entries stay.
+    pub(crate) fn excluding(mut self, filter: Filter) -> Self {
+        self.filter = filter;
         self
     }
 
-    fn note_kept(&mut self, paths: &[Vec<u8>]) -> Result<(), TransferError> {
-        for path in paths {
-            self.requested.check_kept(path)?;
-            if self.options.mirror.delete.is_some() {
-                self.listed.keep(path);
-            }
-        }
-        Ok(())
+    /// Limits the plan to `room` bytes.
+    #[must_use]
+    pub(crate) fn with_room(mut self, room: u64) -> Self {
+        self.space.limit(room);
+        self
     }
 
-    fn judge(&mut self, entry: &Entry) -> Result<Action, TransferError> {
-        let left_out = self.requested.check(entry)?;
-        let name = match &self.rename {
-            None => entry.path.clone(),
-            Some(name) if entry.kind == Kind::File && !entry.path.contains(&b'/') => name.clone(),
-            Some(_) => {
-                return Err(TransferError::protocol(
-                    "a single file was announced, a tree was listed",
-                ));
-            }
-        };
-        if self.options.mirror.delete.is_some() {
-            self.listed.add(&name, entry.kind);
+    /// Decides on entries as a copy does: on folders, links and empty files when they are listed, on
+    /// other files when all of the message are, on hard links at the end.
+    fn judge_all(&mut self, entries: &[Entry]) -> Result<Vec<Action>, TransferError> {
+        let mut judged = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let name = named(entry, self.rename.as_deref())?;
+            let verdict = match self.admit(&name, entry)? {
+                Ok(()) if entry.kind == Kind::HardLink || entry.size > 0 => None,
+                admitted => Some(self.judge(&name, entry, admitted)),
+            };
+            judged.push((name, verdict));
         }
-        let looked = match left_out {
-            Some(why) => Err((Code::SourceChanged, why.to_owned())),
-            None => self.decide_on(&name, entry),
+        for (entry, (name, verdict)) in entries.iter().zip(&mut judged) {
+            if entry.kind == Kind::File && verdict.is_none() {
+                *verdict = Some(self.judge(name, entry, Ok(())));
+            }
+        }
+        let answer = |(entry, (name, verdict)): (&Entry, (Vec<u8>, Option<_>))| {
+            let verdict = verdict.unwrap_or_else(|| self.judge(&name, entry, Ok(())));
+            self.answer(&name, entry, verdict)
         };
-        let (code, why) = match looked {
+        Ok(entries.iter().zip(judged).map(answer).collect())
+    }
+
+    /// Refuses an entry that is not taken, whatever is there.
+    fn admit(&mut self, name: &[u8], entry: &Entry) -> Result<Result<(), Refusal>, TransferError> {
+        let left_out = self.requested.check(entry)?;
+        self.listed.add(name, entry.kind);
+        let reserved = self.backups.refuse(name, self.tag, self.rules.strangers);
+        let refused = reserved.map(|why| (Code::DestError, why));
+        let refused = refused.or(left_out.map(|why| (Code::SourceChanged, why)));
+        Ok(refused.map_or_else(
+            || admit(entry, &self.rules),
+            |(code, why)| Err(Refusal::new(code, why)),
+        ))
+    }
+
+    /// Notes what becomes of the entry, and reports it.
+    fn answer(&mut self, name: &[u8], entry: &Entry, verdict: Result<Action, Refusal>) -> Action {
+        let (is_file, file) = (matches!(entry.kind, Kind::File | Kind::HardLink), self.next);
+        self.next += 1;
+        let Refusal { code, why } = match verdict {
             Ok(action) => {
                 report(self.sink.as_ref(), action, entry, String::new());
                 let there = matches!(action, Action::Compare | Action::Keep);
-                self.core.tally.files_skipped += u64::from(there && entry.kind == Kind::File);
-                self.core.log.planned += u64::from(action.sends());
-                return Ok(action);
+                self.core.tally.files_skipped += u64::from(there && is_file);
+                self.core.log.planned += u64::from(arrives(action, entry));
+                return action;
             }
-            Err((code, why)) => (code, why),
+            Err(refusal) => refusal,
         };
-        let text = format!("{}: {why}", path::show(&entry.path));
-        self.core.trouble(self.next, code, text);
-        self.core.tally.files_failed += u64::from(code != Code::Ok);
+        let text = format!("{}: {why}", path::show(name));
+        self.core.trouble(file, code, text);
+        self.core.tally.files_failed += u64::from(is_file || code != Code::Ok);
         report(self.sink.as_ref(), Action::Fail, entry, why);
-        Ok(Action::Fail)
+        Action::Fail
     }
 
-    fn decide_on(&mut self, name: &[u8], entry: &Entry) -> Result<Action, (Code, String)> {
-        if entry.kind == Kind::Symlink
-            && let Some(refusal) = path::link_refusal(&entry.path, &entry.target)
-            && !(refusal.leads_out && self.options.mirror.symlinks != Symlinks::Within)
-        {
-            return Err((path::LinkRefusal::CODE, refusal.of(&entry.target)));
-        }
-        let there = self
-            .stat(name)
-            .map_err(|e| (Code::DestError, e.to_string()))?;
-        let kind = there.as_ref().map(|s| FileType::from_raw_mode(s.st_mode));
-        if let Some(action) = self.of_kind(name, entry, there.as_ref())? {
-            return Ok(action);
-        }
-        if let Some(there) = &there {
-            let identity = Identity::of(entry);
-            if identity.stays(self.options.existing, there) {
-                return Ok(Action::Keep);
-            }
-            let file = kind == Some(FileType::RegularFile);
-            let compares = self.options.checksum || self.options.verify_disk;
-            if file && !compares && entry.size > 0 && identity.is_exactly(there) {
-                return Ok(Action::Keep);
-            }
-            if file && identity.may_be(self.options.checksum, there) {
-                return Ok(Action::Compare);
-            }
-            if file && entry.size == 0 && there.st_size == 0 {
-                return Ok(Action::Keep);
-            }
-        }
-        if entry.allocated > self.free {
-            let (need, free) = (
-                Size::from_bytes(entry.allocated),
-                Size::from_bytes(self.free),
-            );
-            return Err((Code::NoSpace, format!("needs {need}, {free} would be free")));
-        }
-        self.free -= entry.allocated;
-        Ok(if there.is_some() {
-            Action::Replace
-        } else {
-            Action::Send
-        })
-    }
-
-    /// Action for an entry that is no file, or for a file in whose place is something else.
-    fn of_kind(
+    /// Decides on an entry, and notes what that means for others.
+    fn judge(
         &mut self,
         name: &[u8],
         entry: &Entry,
-        there: Option<&Stat>,
-    ) -> Result<Option<Action>, (Code, String)> {
-        let is_dir =
-            there.is_some_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::Directory);
-        let special = there.and_then(confine::is_special);
-        let mirrors = self.options.mirror.delete.is_some();
-        let other = match entry.kind {
-            Kind::Dir if is_dir || name.is_empty() => return Ok(Some(Action::Keep)),
-            Kind::Dir if there.is_none() || mirrors && special.is_none() => {
-                return Ok(Some(Action::Make));
+        admitted: Result<(), Refusal>,
+    ) -> Result<Action, Refusal> {
+        let decided = admitted.and_then(|()| self.decide(name, entry));
+        if let Ok(decision) = &decided {
+            if entry.facts.as_ref().is_some_and(|facts| facts.linked) {
+                self.links.add(name);
+                if decision.makes() {
+                    self.made.add(name);
+                }
             }
-            Kind::Dir => io::ErrorKind::NotADirectory,
-            kind if is_dir && mirrors && self.listed.wait(name.into(), None) => {
-                let file = kind == Kind::File;
-                return Ok(Some(if file { Action::Replace } else { Action::Link }));
-            }
-            _ if is_dir => io::ErrorKind::IsADirectory,
-            _ if let Some(why) = special => return Err((Code::DestError, why.into())),
-            Kind::Symlink | Kind::HardLink => {
-                let same = there.is_some_and(|there| self.is_link(name, entry, there));
-                return Ok(Some(if same { Action::Keep } else { Action::Link }));
-            }
-            Kind::File => return Ok(None),
-        };
-        Err((Code::DestError, io::Error::from(other).to_string()))
+        } else if entry.kind == Kind::Dir {
+            self.lost.add(name);
+        }
+        let owners = Mode::WUSR | Mode::XUSR;
+        if entry.kind == Kind::Dir && !Mode::from_raw_mode(entry.mode.into()).contains(owners) {
+            self.closed.add(name);
+        }
+        decided.map(|decision| decision.action(entry.kind))
     }
 
-    /// True if `there` is this link already.
-    fn is_link(&mut self, name: &[u8], entry: &Entry, there: &Stat) -> bool {
-        if entry.kind == Kind::HardLink {
-            let file = |stat: &Stat| (stat.st_dev, stat.st_ino);
-            let to = self.stat(&entry.target).ok().flatten();
-            return to.as_ref().map(file) == Some(file(there));
+    /// Decides on an entry, unless a copy would fail to do so.
+    fn decide(&mut self, name: &[u8], entry: &Entry) -> Result<Decision, Refusal> {
+        if entry.kind == Kind::HardLink && !self.links.has(&entry.target) {
+            return Err(Refusal::of_link_to(&entry.target));
         }
-        let (parent, name) = path::split(name);
-        let dir = self.tree.as_mut().and_then(|tree| tree.dir(parent).ok());
-        dir.is_some_and(|dir| dir.readlinkat(name).is_ok_and(|to| to == entry.target))
+        let (parent, last) = path::split(name);
+        let dir = self.dir(parent)?;
+        let mut there = There::default();
+        if let Some(dir) = &dir {
+            there = There::look(dir, last, entry)?;
+        }
+        if entry.kind == Kind::HardLink && !self.made.has(&entry.target) {
+            let (parent, last) = path::split(&entry.target);
+            let source = self.dir(parent)?.map(|dir| confine::stat(&dir, last));
+            if let Some(source) = source.transpose()?.flatten() {
+                there.compare_inode(&source)?;
+            }
+        }
+        let decision = decide(entry, &there, &self.rules)?;
+        if !decision.makes() {
+            return Ok(decision);
+        }
+        if entry.kind == Kind::File {
+            let held = self.space.reserve(entry.allocated);
+            held.map_err(|why| Refusal::new(Code::NoSpace, why))?;
+        }
+        if let Some(dir) = &dir {
+            confine::may_change(dir, self.closed.has(parent))?;
+        }
+        if decision == Decision::Replace {
+            self.backups.make(name)?;
+            if let Some((dir, suffix)) = dir.zip(self.rules.mirror.backup) {
+                confine::backup_name(&dir, last, suffix.bytes())?;
+            }
+            self.core.tally.deleted += u64::from(entry.kind == Kind::Dir);
+        }
+        if decision == Decision::Wait {
+            self.listed.wait(name, None, entry.kind != Kind::Symlink)?;
+        }
+        Ok(decision)
     }
 
-    fn stat(&mut self, name: &[u8]) -> io::Result<Option<Stat>> {
-        let Some(tree) = &mut self.tree else {
-            return Ok(None);
+    /// The folder of that path; none if a copy would make it.
+    fn dir(&mut self, rel: &[u8]) -> io::Result<Option<Dir>> {
+        let dir = match &mut self.tree {
+            Some(tree) => tree.dir(rel),
+            None => Err(io::ErrorKind::NotFound.into()),
         };
-        if name.is_empty() {
-            return Ok(None);
-        }
-        let (parent, name) = path::split(name);
-        match tree.dir(parent) {
-            Ok(dir) => confine::stat(&dir, name),
-            // Its folder would be created first, or cannot be, which has been reported.
-            Err(e)
-                if matches!(
-                    e.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-                ) =>
-            {
-                Ok(None)
-            }
+        match dir {
+            Ok(dir) => Ok(Some(dir)),
+            Err(e) if is_no_folder(&e) && !self.lost.has(rel) => Ok(None),
             Err(e) => Err(e),
         }
     }
@@ -483,11 +474,7 @@ impl Role for Planner {
             Message::Entries { first, entries }
                 if first == self.next && !self.core.is_finished() && self.walk.is_none() =>
             {
-                let mut actions = Vec::with_capacity(entries.len());
-                for entry in &entries {
-                    actions.push(self.judge(entry)?);
-                    self.next += 1;
-                }
+                let actions = self.judge_all(&entries)?;
                 self.core.out.push(&Message::Verdicts { first, actions });
                 Ok(())
             }
@@ -505,7 +492,7 @@ impl Role for Planner {
                 Ok(())
             }
             Message::Kept { paths } if !self.core.is_finished() && self.walk.is_none() => {
-                self.note_kept(&paths)
+                self.listed.keep_all(&paths, &self.requested)
             }
             Message::End { entries }
                 if entries == self.next && !self.core.is_finished() && self.walk.is_none() =>
@@ -513,9 +500,7 @@ impl Role for Planner {
                 self.end();
                 Ok(())
             }
-            _ => Err(TransferError::protocol(
-                "the peer sent a message that is not allowed in a plan",
-            )),
+            _ => Err(out_of_place()),
         }
     }
 
@@ -540,4 +525,10 @@ impl Role for Planner {
     fn takes_more(&self, session: &dyn Session) -> bool {
         self.core.has_room(session)
     }
+}
+
+/// True if there is no folder, but nothing or something else.
+fn is_no_folder(e: &io::Error) -> bool {
+    let kinds = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
+    kinds.contains(&e.kind()) || confine::met_a_link(e)
 }

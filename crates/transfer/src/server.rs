@@ -20,13 +20,15 @@ use farhaul_io::App;
 use crate::{
     agreed::{Agreed, apart},
     brake::Control,
+    decide::Rules,
     endpoint::Endpoint,
     error::{Advice, TransferError},
     filter::Filter,
     host::{Host, Simulated},
     plan::Planner,
     quota::{Claim, Quota},
-    receiver::{Base, Look, Reach, Receiver, Rules, check_delete},
+    reach::Reach,
+    receiver::{Base, Look, Receiver},
     requested::Requested,
     summary::Handle,
     wire::{
@@ -357,64 +359,69 @@ impl Server {
         if options.pipe && (!one_file || options.dry) {
             return Err(TransferError::protocol("a pipe has a single file"));
         }
-        let requested = Requested::anything();
-        let mirror = self.allowed(options.mirror);
+        let (requested, tag) = (Requested::anything(), self.own_tag(request));
         let filter = Filter::from_spec(options.spec.clone())?;
         if one_file {
-            check_delete(&options.mirror, &filter, &[])?;
+            filter.check_delete(&options.mirror, &[])?;
         }
         self.endpoint.verify_disk = options.verify_disk;
+        let mut rules = Rules {
+            sync: self.policy.sync,
+            reach,
+            strangers: !self.policy.one_person,
+            mirror: self.allowed(options.mirror),
+            stripe_scope: self.has(Features::STRIPES).then(|| self.scope(reach)),
+            ..Rules::of(options)
+        };
         if options.dry {
             let look = Look::beneath(root, rel, one_file)?;
-            let options = RequestOptions {
-                mirror,
-                ..options.clone()
-            };
-            let planner = Planner::new(look, (options, filter), requested, progress, None)?;
-            let planner = planner.with_room(share.quota().map_or(u64::MAX, Quota::room));
-            self.endpoint.play(planner);
-        } else {
-            let base = Base::beneath(root, rel, one_file)?;
-            if options.pipe && base.rename.is_none() {
-                let text = format!("{} is a folder", path::show(rel));
-                let fix = "name a file, or say by --name what it is to be called there";
-                return Err(TransferError::new(Code::Usage, text).fix(fix));
-            }
-            let holder = Arc::new(Holder::of(&base, self.now));
-            let alone = base.rename.is_some() && self.is_only_grant(share, rel);
-            if alone && options.mirror.backup.is_some() && !self.policy.is_only(rel) {
-                let text = format!(
-                    "a backup of {} would have a name that was not granted",
-                    path::show(rel)
-                );
-                return Err(TransferError::new(Code::Auth, text).fix("omit --backup"));
-            }
-            let rules = Rules {
-                alone,
-                sync: self.policy.sync,
-                existing: options.existing,
-                checksum: options.checksum,
-                verify_disk: options.verify_disk,
-                reach,
-                strangers: !self.policy.one_person,
-                mirror,
-                pipe: options.pipe,
-                stripe_scope: self.has(Features::STRIPES).then(|| self.scope(reach)),
-            };
-            let tag = self.own_tag(request);
-            let receiver = Receiver::new(base, tag, rules, requested, progress, &self.host)
-                .map_err(TransferError::of_server)?
+            self.is_alone(share, rel, look.rename.is_some(), &rules)?;
+            let planner = Planner::new(look, tag, rules, requested, progress, None)?
                 .excluding(filter)
-                .within(share.quota().cloned().map(Claim::new));
-            let lock = Arc::downgrade(receiver.lock());
-            self.endpoint.play(receiver);
-            let mut live = self.policy.live();
-            let slot = live.entry(tag).or_default();
-            (slot.holder, slot.lock) = (Some(Arc::clone(&holder)), lock);
-            drop(live);
-            self.holds = Some((tag, holder));
+                .with_room(share.quota().map_or(u64::MAX, Quota::room));
+            self.endpoint.play(planner);
+            return Ok(one_file);
         }
+        let base = Base::beneath(root, rel, one_file)?;
+        if options.pipe && base.rename.is_none() {
+            let text = format!("{} is a folder", path::show(rel));
+            let fix = "name a file, or say by --name what it is to be called there";
+            return Err(TransferError::new(Code::Usage, text).fix(fix));
+        }
+        let holder = Arc::new(Holder::of(&base, self.now));
+        rules.alone = self.is_alone(share, rel, base.rename.is_some(), &rules)?;
+        let receiver = Receiver::new(base, tag, rules, requested, progress, &self.host)
+            .map_err(TransferError::of_server)?
+            .excluding(filter)
+            .within(share.quota().cloned().map(Claim::new));
+        let lock = Arc::downgrade(receiver.lock());
+        self.endpoint.play(receiver);
+        let mut live = self.policy.live();
+        let slot = live.entry(tag).or_default();
+        (slot.holder, slot.lock) = (Some(Arc::clone(&holder)), lock);
+        drop(live);
+        self.holds = Some((tag, holder));
         Ok(one_file)
+    }
+
+    /// True if the peer may create the single file and no other name; an error if a backup would have
+    /// one.
+    fn is_alone(
+        &self,
+        share: &Share,
+        rel: &[u8],
+        named: bool,
+        rules: &Rules,
+    ) -> Result<bool, TransferError> {
+        let alone = named && self.is_only_grant(share, rel);
+        if alone && rules.mirror.backup.is_some() && !self.policy.is_only(rel) {
+            let text = format!(
+                "a backup of {} would have a name that was not granted",
+                path::show(rel)
+            );
+            return Err(TransferError::new(Code::Auth, text).fix("omit --backup"));
+        }
+        Ok(alone)
     }
 
     /// A peer cannot name another peer's transfer, unless both are one person.

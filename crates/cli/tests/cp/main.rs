@@ -6,6 +6,7 @@
 )]
 
 mod copies;
+mod dry;
 mod ends;
 mod faults;
 mod file_systems;

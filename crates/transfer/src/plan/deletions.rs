@@ -8,17 +8,20 @@ use crate::{
 
 /// Names looked at in one go.
 const STEPS: usize = 1000;
+/// Failures that are remembered until it is known whether anything would be deleted.
+const PROBLEMS: usize = 1000;
 
 impl Planner {
     /// Ends the listing: nothing more is listed.
     pub(super) fn end(&mut self) {
-        if let (Some(_), Some(tree)) = (self.options.mirror.delete, &self.tree) {
+        if let (Some(_), Some(tree)) = (self.rules.mirror.delete, &self.tree) {
             let listed = std::mem::take(&mut self.listed);
             if let Some((code, why)) = refusal(&listed, &self.core.log) {
                 self.core.trouble(NOT_LISTED, code, why);
+                self.note_unplaced(listed.waiting());
                 return self.core.finish();
             }
-            let (filter, mirror) = (self.filter.clone(), &self.options.mirror);
+            let (filter, mirror) = (self.filter.clone(), &self.rules.mirror);
             match Walk::new(tree.root(), listed, mirror, filter, true) {
                 Ok(walk) => {
                     self.walk = Some(Box::new(walk));
@@ -31,6 +34,16 @@ impl Planner {
             }
         }
         self.core.finish();
+    }
+
+    /// Entries that would not get their names, since folders have them.
+    fn note_unplaced<'a>(&mut self, entries: impl Iterator<Item = (&'a [u8], bool)>) {
+        for (path, is_file) in entries {
+            let name = path::show(path::split(path).1);
+            let text = format!("{name}: the folder of this name is not deleted");
+            self.core.trouble(NOT_LISTED, Code::DestError, text);
+            self.core.tally.files_failed += u64::from(is_file);
+        }
     }
 
     /// Looks for deletions, some steps at a time: other sessions wait meanwhile.
@@ -52,18 +65,24 @@ impl Planner {
                 }
                 Step::Failed(path, e) => {
                     let text = format!("{}: cannot be deleted: {e}", path::show(&path));
-                    self.core.trouble(NOT_LISTED, Code::of_write(&e), text);
+                    if self.undeletable.len() < PROBLEMS {
+                        self.undeletable.push((Code::of_write(&e), text));
+                    }
                 }
                 Step::End => {
                     self.tell_deletions();
-                    self.core.tally.deleted = walk.count();
-                    let most = self.options.mirror.delete.and_then(|delete| delete.most);
-                    if let Some(most) = most.filter(|most| walk.count() > *most) {
-                        self.core.trouble(NOT_LISTED, Code::Limit, too_many(most));
+                    self.core.tally.deleted += walk.count();
+                    let most = self.rules.mirror.delete.and_then(|delete| delete.most);
+                    let most = most.filter(|most| walk.count() > *most);
+                    let mut problems = std::mem::take(&mut self.undeletable);
+                    problems.extend(walk.stays().map(|why| (Code::Ok, why)));
+                    if let Some(most) = most {
+                        problems = vec![(Code::Limit, too_many(most))];
                     }
-                    if let Some(why) = walk.stays() {
-                        self.core.trouble(NOT_LISTED, Code::Ok, why);
+                    for (code, why) in problems {
+                        self.core.trouble(NOT_LISTED, code, why);
                     }
+                    self.note_unplaced(walk.unplaced(most.is_some()));
                     return self.core.finish();
                 }
             }

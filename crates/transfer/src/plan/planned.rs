@@ -18,6 +18,19 @@ pub struct Planned {
     pub stamp: Option<ListedStamp>,
 }
 
+impl Planned {
+    /// An entry without content of which nothing more is known.
+    pub(super) const fn new(action: Action, path: Vec<u8>, why: String) -> Self {
+        Self {
+            action,
+            path,
+            bytes: 0,
+            why,
+            stamp: None,
+        }
+    }
+}
+
 /// Permissions and time of modification of a listed entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListedStamp {

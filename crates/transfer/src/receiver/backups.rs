@@ -3,10 +3,12 @@
 
 use std::{collections::HashSet, io};
 
-use super::Receiver;
 use crate::{
     bounds::BACKUPS,
-    wire::{Suffix, path},
+    wire::{
+        Suffix,
+        path::{self, Tag},
+    },
 };
 
 /// The error of a file whose backup would have the name of another.
@@ -15,9 +17,12 @@ const GIVEN: &str =
     "this is the name of a backup that this copy made; choose another --backup=SUFFIX";
 const MANY: &str = "not replaced: the limit of backups of one copy is reached: copy in parts";
 
-/// Digests of paths.
-#[derive(Debug, Default)]
-pub(super) struct Backups {
+/// Names that backups have, or cannot have.
+#[derive(Debug)]
+pub(crate) struct Backups {
+    suffix: Option<Suffix>,
+    /// True if names that differ only in case are one.
+    folds: bool,
     /// Listed names that may be backups' names, as digests.
     listed: HashSet<[u8; 8]>,
     /// Names given to backups, as digests.
@@ -27,11 +32,67 @@ pub(super) struct Backups {
 }
 
 impl Backups {
+    pub(crate) fn new(suffix: Option<Suffix>, folds: bool) -> Self {
+        Self {
+            suffix,
+            folds,
+            listed: HashSet::new(),
+            made: HashSet::new(),
+            full: false,
+        }
+    }
+
+    /// Notes that an entry of this path was listed. The reason that it is not received, if a backup has
+    /// its name, or a transfer keeps its state under one in the path: that of `tag`, or another if there
+    /// are `strangers`.
+    pub(crate) fn refuse(
+        &mut self,
+        path: &[u8],
+        tag: Tag,
+        strangers: bool,
+    ) -> Option<&'static str> {
+        let is_own = |name: &[u8]| {
+            let own = path::reserved(name, self.folds);
+            own.is_some_and(|own| strangers || own.tag() == tag)
+        };
+        if path.split(|b| *b == b'/').any(is_own) {
+            return Some(path::RESERVED);
+        }
+        self.list(path).err()
+    }
+
+    /// Notes that an entry of this path was listed; an error if a backup has its name.
+    pub(super) fn list(&mut self, path: &[u8]) -> Result<(), &'static str> {
+        // Where case is ignored another one may end so too.
+        let ends = |suffix: &Suffix| self.folds || path.ends_with(suffix.bytes());
+        if !self.suffix.as_ref().is_some_and(ends) {
+            return Ok(());
+        }
+        self.list_key(self.key(path))
+    }
+
+    /// Notes that the file with this path is about to be replaced; an error if its backup would
+    /// have another's name.
+    pub(crate) fn make(&mut self, path: &[u8]) -> io::Result<()> {
+        let Some(suffix) = &self.suffix else {
+            return Ok(());
+        };
+        let key = self.key(&[path, suffix.bytes()].concat());
+        self.make_key(key).map_err(io::Error::other)
+    }
+
+    fn key(&self, path: &[u8]) -> [u8; 8] {
+        if !self.folds {
+            return path::digest(path);
+        }
+        path::digest(String::from_utf8_lossy(path).to_lowercase().as_bytes())
+    }
+
     fn is_full(&self) -> bool {
         self.listed.len() + self.made.len() >= BACKUPS
     }
 
-    fn list(&mut self, key: [u8; 8]) -> Result<(), &'static str> {
+    fn list_key(&mut self, key: [u8; 8]) -> Result<(), &'static str> {
         if self.is_full() && !self.listed.contains(&key) {
             self.full = true;
         } else {
@@ -44,7 +105,7 @@ impl Backups {
         }
     }
 
-    fn make(&mut self, key: [u8; 8]) -> Result<(), &'static str> {
+    fn make_key(&mut self, key: [u8; 8]) -> Result<(), &'static str> {
         if self.listed.contains(&key) {
             return Err(LISTED);
         }
@@ -56,58 +117,26 @@ impl Backups {
     }
 }
 
-impl Receiver {
-    fn backup_key(&self, path: &[u8]) -> [u8; 8] {
-        if !self.names.are_folded() {
-            return path::digest(path);
-        }
-        path::digest(String::from_utf8_lossy(path).to_lowercase().as_bytes())
-    }
-
-    /// An entry of this path was listed; why it must fail, if a backup has its name.
-    pub(super) fn note_possible_backup(&mut self, path: &[u8]) -> Result<(), &'static str> {
-        let ends = |suffix: &Suffix| {
-            // Where case is ignored another one may end so too.
-            self.names.are_folded() || path.ends_with(suffix.bytes())
-        };
-        if !self.rules.mirror.backup.as_ref().is_some_and(ends) {
-            return Ok(());
-        }
-        let key = self.backup_key(path);
-        self.backups.list(key)
-    }
-
-    /// Notes that the file with this path is about to be replaced; an error if its backup would
-    /// have another's name.
-    pub(super) fn note_backup(&mut self, path: &[u8]) -> io::Result<()> {
-        let Some(suffix) = &self.rules.mirror.backup else {
-            return Ok(());
-        };
-        let key = self.backup_key(&[path, suffix.bytes()].concat());
-        self.backups.make(key).map_err(io::Error::other)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_can_no_longer_be_remembered_is_not_replaced() {
-        let mut backups = Backups::default();
+        let mut backups = Backups::new(None, false);
         let key = |n: usize| (n as u64).to_be_bytes();
         for n in 0..BACKUPS {
-            backups.list(key(n)).unwrap();
+            backups.list_key(key(n)).unwrap();
         }
-        assert_eq!(backups.make(key(0)), Err(LISTED));
-        assert_eq!(backups.make(key(BACKUPS)), Err(MANY));
-        let mut backups = Backups::default();
+        assert_eq!(backups.make_key(key(0)), Err(LISTED));
+        assert_eq!(backups.make_key(key(BACKUPS)), Err(MANY));
+        let mut backups = Backups::new(None, false);
         for n in 0..BACKUPS {
-            backups.make(key(n)).unwrap();
+            backups.make_key(key(n)).unwrap();
         }
-        backups.make(key(0)).unwrap();
-        assert_eq!(backups.list(key(0)), Err(GIVEN));
-        backups.list(key(BACKUPS)).unwrap();
-        assert_eq!(backups.make(key(0)), Err(MANY));
+        backups.make_key(key(0)).unwrap();
+        assert_eq!(backups.list_key(key(0)), Err(GIVEN));
+        backups.list_key(key(BACKUPS)).unwrap();
+        assert_eq!(backups.make_key(key(0)), Err(MANY));
     }
 }

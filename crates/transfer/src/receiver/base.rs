@@ -29,49 +29,17 @@ pub(crate) struct Base {
 impl Base {
     /// `rel` beneath the share `root`.
     pub(crate) fn beneath(root: &Dir, rel: &[u8], one_file: bool) -> Result<Self, TransferError> {
-        let error = |e: &io::Error| dest_error(rel, e);
-        let make = |rel: &[u8]| confine::make_path(root, rel).map_err(|e| error(&e));
-        Ok(match Site::beneath(root, rel, one_file)? {
-            Site::There(dir) => Self { dir, rename: None },
-            Site::Make(rel) => Self {
-                dir: make(&rel)?,
-                rename: None,
-            },
-            Site::Name(parent, name) => Self {
-                dir: make(&parent)?,
-                rename: Some(name),
-            },
-            Site::File(dir, name) => Self {
-                dir,
-                rename: Some(name),
-            },
-        })
+        let make = |rel: &[u8]| confine::make_path(root, rel);
+        Site::beneath(root, rel, one_file)?.make(rel, make)
     }
 
     /// `to` on this machine.
     pub(crate) fn local(to: &Path, one_file: bool) -> Result<Self, TransferError> {
-        let error = |e: &io::Error| dest_error(to.as_os_str().as_bytes(), e);
         let make = |dir: &[u8]| {
             let dir = here(dir);
-            std::fs::create_dir_all(&dir)
-                .and_then(|()| confine::open_root(&dir))
-                .map_err(|e| error(&e))
+            std::fs::create_dir_all(&dir).and_then(|()| confine::open_root(&dir))
         };
-        Ok(match Site::local(to, one_file)? {
-            Site::There(dir) => Self { dir, rename: None },
-            Site::Make(dir) => Self {
-                dir: make(&dir)?,
-                rename: None,
-            },
-            Site::Name(parent, name) => Self {
-                dir: make(&parent)?,
-                rename: Some(name),
-            },
-            Site::File(dir, name) => Self {
-                dir,
-                rename: Some(name),
-            },
-        })
+        Site::local(to, one_file)?.make(to.as_os_str().as_bytes(), make)
     }
 }
 
@@ -93,35 +61,25 @@ impl Look {
             let flags = OFlags::PATH | OFlags::DIRECTORY;
             confine::open_beneath(root, rel, flags).map(Arc::new)
         };
-        let error = |e: &io::Error| dest_error(rel, e);
-        Self::at(Site::beneath(root, rel, one_file)?, open).map_err(|e| error(&e))
+        let site = Site::beneath(root, rel, one_file)?;
+        Self::at(site, open).map_err(|e| dest_error(rel, &e))
     }
 
     /// `to` on this machine.
     pub(crate) fn local(to: &Path, one_file: bool) -> Result<Self, TransferError> {
         let open = |dir: &[u8]| confine::open_root(&here(dir));
-        let error = |e: &io::Error| dest_error(to.as_os_str().as_bytes(), e);
-        Self::at(Site::local(to, one_file)?, open).map_err(|e| error(&e))
+        let site = Site::local(to, one_file)?;
+        Self::at(site, open).map_err(|e| dest_error(to.as_os_str().as_bytes(), &e))
     }
 
     fn at(site: Site, open: impl Fn(&[u8]) -> io::Result<Dir>) -> io::Result<Self> {
-        let (wanted, rename) = match site {
-            Site::There(dir) => {
-                return Ok(Self {
-                    near: Arc::clone(&dir),
-                    dir: Some(dir),
-                    rename: None,
-                });
+        let Site(dir, rename) = site;
+        let wanted = match dir {
+            Err(wanted) => wanted,
+            Ok(near) => {
+                let dir = Some(Arc::clone(&near));
+                return Ok(Self { dir, rename, near });
             }
-            Site::File(dir, name) => {
-                return Ok(Self {
-                    near: Arc::clone(&dir),
-                    dir: Some(dir),
-                    rename: Some(name),
-                });
-            }
-            Site::Make(dir) => (dir, None),
-            Site::Name(parent, name) => (parent, Some(name)),
         };
         let mut near = wanted.clone();
         loop {
@@ -157,19 +115,22 @@ fn here(dir: &[u8]) -> PathBuf {
     }
 }
 
-/// Meaning of a destination, by rsync's rule.
-enum Site {
-    /// A directory that is there.
-    There(Dir),
-    /// A directory that is to be made.
-    Make(Vec<u8>),
-    /// A name for the single file, in a directory that may have to be made.
-    Name(Vec<u8>, Vec<u8>),
-    /// A file that is there, in this directory.
-    File(Dir, Vec<u8>),
-}
+/// Meaning of a destination, by rsync's rule: its directory, or the path of one that is to be made, and the
+/// name for a single file.
+struct Site(Result<Dir, Vec<u8>>, Option<Vec<u8>>);
 
 impl Site {
+    fn make(
+        self,
+        typed: &[u8],
+        make: impl Fn(&[u8]) -> io::Result<Dir>,
+    ) -> Result<Base, TransferError> {
+        let Self(dir, rename) = self;
+        let dir = dir.or_else(|dir| make(&dir));
+        let dir = dir.map_err(|e| dest_error(typed, &e))?;
+        Ok(Base { dir, rename })
+    }
+
     fn beneath(root: &Dir, rel: &[u8], one_file: bool) -> Result<Self, TransferError> {
         let wants_dir = rel.is_empty() || rel.ends_with(b"/");
         let rel = rel.strip_suffix(b"/").unwrap_or(rel);
@@ -191,12 +152,12 @@ impl Site {
             None => None,
         };
         match (there, kind) {
-            (Some(fd), Some(FileType::Directory)) => Ok(Self::There(Arc::new(fd))),
+            (Some(fd), Some(FileType::Directory)) => Ok(Self(Ok(Arc::new(fd)), None)),
             (Some(_), _) if wants_dir || !one_file => Err(not_a_dir(rel)),
-            (None, _) if wants_dir || !one_file => Ok(Self::Make(rel.to_vec())),
+            (None, _) if wants_dir || !one_file => Ok(Self(Err(rel.to_vec()), None)),
             _ => {
                 let (parent, name) = path::split(rel);
-                Ok(Self::Name(parent.to_vec(), name.to_vec()))
+                Ok(Self(Err(parent.to_vec()), Some(name.to_vec())))
             }
         }
     }
@@ -209,13 +170,15 @@ impl Site {
         let there = File::open(to, OFlags::PATH).and_then(|file| Ok((file.stat()?, file)));
         let kind = |stat: &Stat| FileType::from_raw_mode(stat.st_mode);
         match there.map_err(io::Error::from) {
-            Ok((stat, dir)) if kind(&stat) == FileType::Directory => Ok(Self::There(Arc::new(dir))),
+            Ok((stat, dir)) if kind(&stat) == FileType::Directory => {
+                Ok(Self(Ok(Arc::new(dir)), None))
+            }
             Ok((stat, _)) if kind(&stat) != FileType::RegularFile => Err(special(bytes)),
             Ok(_) if wants_dir || !one_file => Err(not_a_dir(bytes)),
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(error(&e)),
             // Where it leads cannot be made by a rename there, and the link is not ours to replace.
             Err(_) if to.is_symlink() => Err(broken_link(bytes)),
-            Err(_) if wants_dir || !one_file => Ok(Self::Make(bytes.to_vec())),
+            Err(_) if wants_dir || !one_file => Ok(Self(Err(bytes.to_vec()), None)),
             // The file is replaced, not the links that lead to it.
             Ok((stat, file)) if to.is_symlink() => {
                 Self::found(&file, &stat, to).map_err(|e| error(&e))
@@ -239,13 +202,13 @@ impl Site {
             let text = "what the link leads to was moved or replaced meanwhile";
             return Err(io::Error::other(text));
         }
-        Ok(Self::File(dir, name.as_bytes().to_vec()))
+        Ok(Self(Ok(dir), Some(name.as_bytes().to_vec())))
     }
 
     fn named(file: &Path) -> Self {
         let parent = file.parent().map_or(&b""[..], |p| p.as_os_str().as_bytes());
         let name = file.file_name().unwrap_or_default();
-        Self::Name(parent.to_vec(), name.as_bytes().to_vec())
+        Self(Err(parent.to_vec()), Some(name.as_bytes().to_vec()))
     }
 }
 

@@ -1,21 +1,20 @@
-//! Decides on each entry: directories and links are made at once. Of a file the receiver requests
-//! everything, nothing (it is already there), or the blocks that an earlier run did not complete.
+//! Acts on the decision about each entry: directories and links are made at once. Of a file the
+//! receiver requests everything, nothing (it is already there), or the blocks that an earlier run did
+//! not complete.
 
 use std::{io, ops::Range, sync::Arc};
 
-use rustix::fs::{FileType, Stat};
+use rustix::fs::Stat;
 
-use super::{
-    Incoming, Meta, Part, Reach, Receiver, Reread, State, Target, WriteJob, inode, reach::UNSURE,
-};
+use super::{Incoming, Meta, Part, Receiver, Reread, State, Target, WriteJob, inode};
 use crate::{
     bounds, confine,
+    decide::{Decision, Earlier, Refusal, There, admit, decide, named},
     digest::{block_count, block_range},
     disk::File,
     error::TransferError,
     ranges::RangeSet,
-    sender::Identity,
-    table::Slot,
+    reach::Reach,
     wire::{BLOCK, Code, Entry, Hash, Kind, Message, Stripe, path},
 };
 
@@ -36,10 +35,6 @@ enum Collected {
     Complete,
 }
 
-pub(super) fn is_dir(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
-}
-
 impl Receiver {
     /// Decides on one entry.
     pub(super) fn decide(&mut self, entry: &Entry) -> Result<(), TransferError> {
@@ -50,17 +45,11 @@ impl Receiver {
             mtime_nanos: entry.mtime_nanos,
             granted: self.grants.grant(entry),
         };
-        let path = match &self.rename {
-            None => entry.path.clone(),
-            Some(name) if entry.kind == Kind::File && !entry.path.contains(&b'/') => name.clone(),
-            Some(_) => {
-                return Err(TransferError::protocol(
-                    "a single file was announced, a tree was listed",
-                ));
-            }
-        };
+        let path = named(entry, self.rename.as_deref())?;
         self.names.note_listed(&path);
-        self.note_listed(&path, entry.kind);
+        // It is not deleted, whatever becomes of it.
+        self.listed.add(&path, entry.kind);
+        let reserved = self.backups.refuse(&path, self.tag, self.rules.strangers);
         let item = Incoming {
             repaired: self.rules.pipe,
             ..Incoming::new(path, entry, meta.clone())
@@ -68,48 +57,44 @@ impl Receiver {
         let number = self.table.push(entry.size, bounds::charge(entry), item);
         let number =
             number.ok_or_else(|| TransferError::protocol("the tree is larger than 2^62 bytes"))?;
-        let reserved = self.is_reserved(number);
-        let refused = reserved.is_some() || left_out.is_some();
-        let before = if refused {
-            None
-        } else {
-            self.named_before(number)
+        let refused = reserved.map(|why| (Code::DestError, why));
+        let refused = refused.or(left_out.map(|why| (Code::SourceChanged, why)));
+        let before = match refused {
+            Some(_) => None,
+            None => self.named_before(number),
         };
         let waits = entry.kind == Kind::File && before.is_some_and(|file| self.is_given_up(file));
         if entry.kind == Kind::File && !waits {
             self.core.progress.found(entry.size);
         }
-        if let Some(why) = reserved {
-            self.fail(number, Code::DestError, &why);
+        let refused = match before {
+            Some(_) if !waits => Some((Code::DestError, SAME_NAME)),
+            _ if entry.kind == Kind::Dir => refused,
+            _ => refused.or_else(|| {
+                let slot = self.table.get(number)?;
+                let why = self.names.refuse_other_case(&slot.item.path)?;
+                Some((Code::DestError, why))
+            }),
+        };
+        if let Some((code, why)) = refused {
+            self.fail(number, code, &why);
             return Ok(());
         }
-        if let Some(why) = left_out {
-            self.fail(number, Code::SourceChanged, &why);
-            return Ok(());
-        }
-        if before.is_some() && !waits {
-            self.fail(number, Code::DestError, &SAME_NAME);
-            return Ok(());
-        }
-        if entry.kind != Kind::Dir
-            && let Some(slot) = self.table.get(number)
-            && let Some(why) = self.names.refuse_other_case(&slot.item.path)
-        {
-            self.fail(number, Code::DestError, &why);
-            return Ok(());
-        }
-        let made = match entry.kind {
-            Kind::Dir => self.decide_dir(&entry.path, meta),
+        let made = admit(entry, &self.rules).and_then(|()| match entry.kind {
+            Kind::Dir => self.decide_dir(entry, meta),
             Kind::Symlink => self.decide_link(number, entry),
-            Kind::HardLink => self.decide_hard_link(number, entry),
+            Kind::HardLink => {
+                self.link_later(number, entry);
+                Ok(())
+            }
             Kind::File if waits => {
                 self.wait_for_name(number, entry);
                 Ok(())
             }
             Kind::File => self.decide_file(number, entry),
-        };
-        if let Err(e) = made {
-            self.fail(number, Code::of_write(&e), &e);
+        });
+        if let Err(refusal) = made {
+            self.refuse(number, &refusal);
         }
         Ok(())
     }
@@ -160,51 +145,13 @@ impl Receiver {
         };
         if self.named_before(next).is_some() {
             self.fail(next, Code::DestError, &SAME_NAME);
-        } else if let Err(e) = self.decide_file(next, &entry) {
-            self.fail(next, Code::of_write(&e), &e);
+        } else if let Err(refusal) = self.decide_file(next, &entry) {
+            self.refuse(next, &refusal);
         }
         self.send_wants();
     }
 
-    /// Notes a listed path: it is not deleted, whatever becomes of it.
-    pub(super) fn note_listed(&mut self, path: &[u8], kind: Kind) {
-        if self.rules.mirror.delete.is_some() {
-            self.listed.add(path, kind);
-        }
-    }
-
-    /// Notes entries that the sender has and does not list.
-    pub(super) fn note_kept(&mut self, paths: &[Vec<u8>]) -> Result<(), TransferError> {
-        for path in paths {
-            self.requested.check_kept(path)?;
-            if self.rules.mirror.delete.is_some() {
-                self.listed.keep(path);
-            }
-        }
-        Ok(())
-    }
-
-    /// Reason that nothing may be received by this path, if it is for something else.
-    fn is_reserved(&mut self, number: u64) -> Option<&'static str> {
-        if self.is_own_state(number) {
-            return Some(path::RESERVED);
-        }
-        let path = self.table.get(number)?.item.path.clone();
-        self.note_possible_backup(&path).err()
-    }
-
-    /// True if some name in the path is one under which a transfer, this or another, keeps its
-    /// state.
-    fn is_own_state(&self, number: u64) -> bool {
-        let ours = |name: &[u8]| {
-            let own = path::reserved(name, self.names.are_folded());
-            own.is_some_and(|own| self.rules.strangers || own.tag() == self.tag)
-        };
-        let slot = self.table.get(number);
-        slot.is_some_and(|s| s.item.path.split(|b| *b == b'/').any(ours))
-    }
-
-    fn decide_file(&mut self, number: u64, entry: &Entry) -> io::Result<()> {
+    fn decide_file(&mut self, number: u64, entry: &Entry) -> Result<(), Refusal> {
         let Some(slot) = self.table.get_mut(number) else {
             return Ok(());
         };
@@ -212,47 +159,53 @@ impl Receiver {
         let (parent, _) = path::split(&slot.item.path);
         let fresh = self.folders.is_new(parent);
         let target = self.target(number)?;
-        let there = if fresh {
-            None
-        } else {
-            confine::stat(&target.dir, &target.name)?
-        };
-        let suspect = self.is_suspect(number);
         let collected = Self::collected(&target);
+        let mut there = There::default();
+        if !fresh {
+            there = There::look(&target.dir, &target.name, entry)?;
+        }
+        there.earlier = self.earlier(number);
         // Another shard did not find its stripe in place: the existing file will be replaced.
-        let replaced = collected != Collected::Nothing;
-        let unsure = !suspect && there.as_ref().is_some_and(|s| self.is_unsure(number, s));
-        if let Some(there) = &there
-            && !suspect
-            && !unsure
-            && self.stays(number, there)
-        {
-            return Ok(());
+        there.collected = collected != Collected::Nothing;
+        let decision = decide(entry, &there, &self.rules)?;
+        if let Some(stat) = there.stat.as_ref().filter(|_| decision != Decision::Stay) {
+            self.note_there(number, stat, there.stands(entry, &self.rules));
+            let doubtful = there.is_doubtful(entry, &self.rules) || self.rules.pipe;
+            self.note_reuse(number, entry, stat, doubtful);
         }
-        if let Some(there) = &there {
-            self.note_there(number, there, suspect || unsure);
-            let doubtful = suspect || unsure || self.rules.pipe;
-            self.note_reuse(number, entry, there, doubtful);
+        match decision {
+            Decision::Stay => self.skip(number),
+            Decision::Same => self.keep_same(number, entry)?,
+            Decision::Compare => {
+                if let Some(slot) = self.table.get_mut(number) {
+                    slot.item.replaces = true;
+                    slot.item.state = State::Checking(None);
+                }
+                let unsure = there.is_unsure(entry, &self.rules);
+                self.check_there(number, target, entry, unsure);
+            }
+            Decision::Make | Decision::Replace | Decision::Wait => {
+                if let Some(slot) = self.table.get_mut(number) {
+                    slot.item.replaces = decision == Decision::Replace;
+                }
+                if decision == Decision::Wait {
+                    self.wait_for_folder(number)?;
+                }
+                self.want(number, entry, target, collected);
+            }
         }
-        if let Some(there) = &there
-            && !suspect
-            && (self.is_empty_too(number, there)?
-                || !unsure && !replaced && self.is_unchanged(number, there)?)
-        {
-            return Ok(());
-        }
-        if let Some(there) = &there
-            && self.is_candidate(number, there, suspect || self.rules.pipe || replaced)?
-        {
-            self.check_there(number, target, entry, unsure);
-            return Ok(());
-        }
-        if let Some(why) = self.table.get(number).and_then(|slot| slot.item.stands) {
-            self.fail(number, Code::DestError, &why);
-            return Ok(());
-        }
-        self.want(number, entry, target, collected);
         Ok(())
+    }
+
+    /// Record that earlier runs left of the file. A long one is synced before it gets its name.
+    fn earlier(&self, number: u64) -> Earlier {
+        match self.table.get(number).map(|slot| &slot.item.path) {
+            Some(path) if self.is_small(number) && self.journal.is_suspect(path) => {
+                Earlier::Suspect
+            }
+            Some(path) if self.journal.is_unsure(path) => Earlier::Unsure,
+            _ => Earlier::Nothing,
+        }
     }
 
     /// Requests all of the file, or what an earlier run did not complete.
@@ -264,7 +217,8 @@ impl Receiver {
             return self.check_collected(number, target, entry);
         }
         let sparse = entry.allocated < entry.size;
-        if entry.size > BLOCK && !self.rules.pipe && self.resume(number, &target, sparse) {
+        if entry.size > BLOCK && !self.rules.pipe && self.resume(number, &target, sparse).is_some()
+        {
             return;
         }
         if let Err(why) = self.space.reserve(entry.allocated) {
@@ -324,58 +278,15 @@ impl Receiver {
         });
     }
 
-    /// True if an earlier run gave the file its name and its sync failed. Long ones are synced
-    /// before that.
-    fn is_suspect(&self, number: u64) -> bool {
-        let suspect = |s: &Slot<Incoming>| self.journal.is_suspect(&s.item.path);
-        self.is_small(number) && self.table.get(number).is_some_and(suspect)
-    }
-
-    /// True if an earlier run ended before its sync, and the file appears unchanged.
-    fn is_unsure(&self, number: u64, there: &Stat) -> bool {
-        let unsure = |s: &Slot<Incoming>| self.journal.is_unsure(&s.item.path);
-        let as_left = |id: Identity| id.may_be(false, there);
-        self.disks.is_some()
-            && self.is_small(number)
-            && FileType::from_raw_mode(there.st_mode) == FileType::RegularFile
-            && self.identity(number).is_some_and(as_left)
-            && self.table.get(number).is_some_and(unsure)
-    }
-
-    /// True if the existing file is kept, as requested by the client. A file that has its name
-    /// since a run that ended before the content was on the disk does not count.
-    fn stays(&mut self, number: u64, there: &Stat) -> bool {
-        let unsure = |s: &Slot<Incoming>| self.journal.is_unsure(&s.item.path);
-        // It may be shorter: a length is on the disk as soon as it was allocated.
-        let remnant = |id: Identity| there.st_size == 0 || id.has_time_of(there);
-        if self.is_small(number)
-            && self.table.get(number).is_some_and(unsure)
-            && self.identity(number).is_some_and(remnant)
-        {
-            return false;
-        }
-        let dir = FileType::from_raw_mode(there.st_mode) == FileType::Directory;
-        let request = |id: Identity| !dir && id.stays(self.rules.existing, there);
-        if !self.identity(number).is_some_and(request) {
-            return false;
-        }
-        self.skip(number);
-        true
-    }
-
-    /// Counts a file that was already there, and reports it to the sender, without a text: it is no warning.
-    fn keep(&mut self, number: u64) {
+    /// Keeps the existing file, and reports that to the sender, which need not read its own. Without a
+    /// text it is no warning.
+    fn skip(&mut self, number: u64) {
         self.core.out.push(&Message::Trouble {
             file: number,
             code: Code::Ok,
             text: Vec::new(),
         });
         self.was_there(number);
-    }
-
-    /// Keeps the existing file; the sender need not read its own.
-    fn skip(&mut self, number: u64) {
-        self.keep(number);
         // The name stays taken: an entry listed by it once more is refused.
         if let Some(slot) = self.table.get(number) {
             self.missing.remove(slot.range.clone());
@@ -383,83 +294,27 @@ impl Receiver {
         self.is_in_place(number);
     }
 
-    /// True if the existing file counts as the same by size and time, unless contents are to be
-    /// compared. A time that the file system stored in part is not enough. A peer that may not
-    /// learn about existing files has their content compared.
-    fn is_unchanged(&mut self, number: u64, there: &Stat) -> io::Result<bool> {
-        let compares = self.rules.checksum || self.reread.is_some() || self.rules.pipe;
-        let regular = FileType::from_raw_mode(there.st_mode) == FileType::RegularFile;
-        let same = |id: Identity| id.size > 0 && id.is_exactly(there);
-        if compares
-            || !regular
-            || !self.rules.reach.is_all()
-            || !self.identity(number).is_some_and(same)
-            || self
-                .table
-                .get(number)
-                .is_some_and(|slot| self.journal.is_unsure(&slot.item.path))
-        {
-            return Ok(false);
+    /// Keeps an existing file that counts as the same: only its facts may differ.
+    fn keep_same(&mut self, number: u64, entry: &Entry) -> io::Result<()> {
+        let empty = entry.size == 0;
+        self.set_facts(number, empty)?;
+        if empty {
+            self.core.last_root = Some(blake3::hash(b"").into());
         }
-        self.set_facts(number, false)?;
-        self.core.tally.resumed += self
-            .table
-            .get(number)
-            .map_or(0, |slot| slot.range.end - slot.range.start);
+        self.core.tally.resumed += entry.size;
         self.skip(number);
-        Ok(true)
+        Ok(())
     }
 
     /// Notes the existing file, which may have to stay, or keep its permissions.
-    fn note_there(&mut self, number: u64, there: &Stat, doubtful: bool) {
-        let reach = self.rules.reach;
+    fn note_there(&mut self, number: u64, there: &Stat, stands: Option<&'static str>) {
         if let Some(slot) = self.table.get_mut(number) {
-            let stands = reach.refusal(there);
-            slot.item.stands = stands.map(|why| if doubtful { UNSURE } else { why });
+            slot.item.stands = stands;
             slot.item.mode_there = Some(there.st_mode & 0o777);
-            if reach == Reach::Content {
+            if self.rules.reach == Reach::Content {
                 slot.item.meta.mode = u16::try_from(there.st_mode & 0o777).unwrap_or(0);
             }
         }
-    }
-
-    /// True if the existing entry of that name could be the same file.
-    fn is_candidate(&mut self, number: u64, there: &Stat, suspect: bool) -> io::Result<bool> {
-        let kind = FileType::from_raw_mode(there.st_mode);
-        if kind == FileType::Directory {
-            return self.wait_for_folder(number).map(|()| false);
-        }
-        if let Some(why) = confine::is_special(there) {
-            return Err(io::Error::other(why));
-        }
-        let same = self
-            .identity(number)
-            .is_some_and(|id| id.may_be(self.rules.checksum, there));
-        let same = same && kind == FileType::RegularFile && !suspect;
-        if let Some(slot) = self.table.get_mut(number) {
-            slot.item.replaces = true;
-            if same {
-                slot.item.state = State::Checking(None);
-            }
-        }
-        Ok(same)
-    }
-
-    /// True if both files are empty: only the facts may differ then. A peer that may neither fetch
-    /// nor learn about existing files replaces them.
-    fn is_empty_too(&mut self, number: u64, there: &Stat) -> io::Result<bool> {
-        let kind = FileType::from_raw_mode(there.st_mode);
-        let both = |s: &Slot<Incoming>| s.range.is_empty() && there.st_size == 0;
-        let same = kind == FileType::RegularFile && self.table.get(number).is_some_and(both);
-        if !same || self.rules.reach == Reach::Content {
-            return Ok(false);
-        }
-        self.set_facts(number, true)?;
-        self.keep(number);
-        self.core.last_root = Some(blake3::hash(b"").into());
-        self.abandon(number, Code::Ok);
-        self.is_in_place(number);
-        Ok(true)
     }
 
     fn decide_empty(&mut self, number: u64) {
@@ -478,23 +333,15 @@ impl Receiver {
         }
     }
 
-    /// Continues the part that an earlier run left, if there is one; false if there is none. Blocks
-    /// that it did not claim are requested now; those that it did are checked first.
-    fn resume(&mut self, number: u64, target: &Target, sparse: bool) -> bool {
-        let Some(identity) = self.identity(number) else {
-            return false;
-        };
-        let Some(slot) = self.table.get(number) else {
-            return false;
-        };
+    /// Continues the part that an earlier run left; nothing if there is none. Blocks that it did not
+    /// claim are requested now; those that it did are checked first.
+    fn resume(&mut self, number: u64, target: &Target, sparse: bool) -> Option<()> {
+        let identity = self.identity(number)?;
+        let slot = self.table.get(number)?;
         let size = slot.range.end - slot.range.start;
         let name = self.name_in_journal(&slot.item);
-        let Some(claimed) = self.journal.claim(&name, identity) else {
-            return false;
-        };
-        let Some(file) = self.left(target, size) else {
-            return false;
-        };
+        let claimed = self.journal.claim(&name, identity)?;
+        let file = self.left(target, size)?;
         let inode = inode(&file);
         let (start, file) = (slot.range.start, Arc::new(file));
         let mut wanted: RangeSet = std::iter::once(slot.range.clone()).collect();
@@ -512,7 +359,7 @@ impl Receiver {
         if sparse && !holes.all(|r| confine::punch(&file, &r).unwrap_or(false)) {
             // The part is made anew, which fails as well if nothing can be written. Zeros in place
             // of perhaps terabytes of holes are not written.
-            return false;
+            return None;
         }
         let mut part = Part::new(size);
         part.made = true;
@@ -543,7 +390,7 @@ impl Receiver {
                 self.request(range);
             }
         }
-        true
+        Some(())
     }
 
     /// The part that an earlier run left, if it is one.
@@ -580,15 +427,9 @@ impl Receiver {
         let ranges: Vec<_> = set.iter().collect();
         let upto = self.table.next();
         let (head, tail) = ranges.split_at(ranges.len().min(RANGES));
-        self.core.out.push(&Message::Want {
-            upto,
-            ranges: head.to_vec(),
-        });
-        for ranges in tail.chunks(RANGES) {
-            self.core.out.push(&Message::Want {
-                upto,
-                ranges: ranges.to_vec(),
-            });
+        for ranges in std::iter::once(head).chain(tail.chunks(RANGES)) {
+            let ranges = ranges.to_vec();
+            self.core.out.push(&Message::Want { upto, ranges });
         }
         self.ask_for_blocks();
     }

@@ -8,7 +8,10 @@
 //!   at the source before it was listed is never absent at the destination. A file that moves
 //!   between two folders while they are listed may be missed by both.
 
-use std::{collections::BTreeMap, io};
+use std::{
+    collections::{BTreeMap, HashSet},
+    io,
+};
 
 use rustix::{
     fs::{FileType, Mode, OFlags, Timespec, Timestamps},
@@ -25,6 +28,7 @@ use crate::{
     filter::Filter,
     names::Cursor,
     pool::Stop,
+    requested::Requested,
     wire::{
         Code, Kind, Mirror, Suffix,
         path::{self, Own},
@@ -38,13 +42,17 @@ const INCOMPLETE: &str = "nothing was deleted, since some files failed or could 
 
 /// Paths that were listed, as digests of 8 bytes each.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub(crate) struct Listed {
+    /// True if paths are remembered, for a copy that deletes.
+    deletes: bool,
     /// Folders whose entries are looked at.
     folders: Vec<u64>,
     /// Entries that stay with all that is in them, unless they wait for a folder.
     others: Vec<u64>,
-    /// Listed as a file or link where a folder is: they wait until that is deleted, beside it, except in a plan.
-    waiting: BTreeMap<Vec<u8>, Option<Waiting>>,
+    /// Listed as a file (`true`) or link where a folder is: they wait until that is deleted, beside it,
+    /// except in a plan.
+    waiting: BTreeMap<Vec<u8>, (Option<Target>, bool)>,
     /// True if the entries of the destination itself are looked at.
     root: bool,
     /// True if names that differ only in case are one.
@@ -54,19 +62,30 @@ pub(crate) struct Listed {
 }
 
 /// Target of an entry that waits for its name, and whether the entry is a file.
-pub(crate) type Waiting = (Target, bool);
+pub(super) type Waiting = (Target, bool);
 
 /// Entries that wait for folders to be deleted.
 const WAITING: usize = 10_000;
 
 impl Listed {
-    /// A folder has the name of this; false if too many wait.
-    pub(crate) fn wait(&mut self, path: Vec<u8>, waiting: Option<Waiting>) -> bool {
-        let room = self.waiting.len() < WAITING || self.waiting.contains_key(&path);
-        if room {
-            self.waiting.insert(path, waiting);
+    /// A folder has the name of this file, or link; an error if too many wait.
+    pub(crate) fn wait(
+        &mut self,
+        path: &[u8],
+        target: Option<Target>,
+        is_file: bool,
+    ) -> io::Result<()> {
+        if self.waiting.len() >= WAITING && !self.waiting.contains_key(path) {
+            return Err(io::ErrorKind::IsADirectory.into());
         }
-        room
+        self.waiting.insert(path.to_vec(), (target, is_file));
+        Ok(())
+    }
+
+    /// The entries that wait, and whether each is a file.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = (&[u8], bool)> {
+        let all = self.waiting.iter();
+        all.map(|(path, (_, is_file))| (&path[..], *is_file))
     }
 
     /// True if this entry waits for a folder to be deleted.
@@ -74,9 +93,11 @@ impl Listed {
         self.waiting.contains_key(path)
     }
 
-    /// Makes an empty list; names that differ only in case are one if it `folds`.
-    pub(crate) fn new(folds: bool) -> Self {
+    /// Makes an empty list, for a copy that `deletes`; names that differ only in case are one if it
+    /// `folds`.
+    pub(crate) fn new(deletes: bool, folds: bool) -> Self {
         Self {
+            deletes,
             folds,
             ..Self::default()
         }
@@ -103,8 +124,21 @@ impl Listed {
         }
     }
 
-    /// Adds an entry that the source has and does not list.
-    pub(crate) fn keep(&mut self, path: &[u8]) {
+    /// Adds entries that the source has and does not list; an error if they were not requested.
+    pub(crate) fn keep_all(
+        &mut self,
+        paths: &[Vec<u8>],
+        requested: &Requested,
+    ) -> Result<(), TransferError> {
+        for path in paths {
+            requested.check_kept(path)?;
+            self.keep(path);
+        }
+        Ok(())
+    }
+
+    /// Adds an entry that is no folder.
+    fn keep(&mut self, path: &[u8]) {
         if self.takes_more() {
             self.others.push(self.key(path));
         }
@@ -122,7 +156,7 @@ impl Listed {
 
     fn takes_more(&mut self) -> bool {
         self.full |= self.folders.len() + self.others.len() >= LISTED;
-        !self.full
+        self.deletes && !self.full
     }
 
     /// Sorts the digests, so that they can be searched.
@@ -158,6 +192,8 @@ pub(crate) struct Walk {
     count: u64,
     /// Entries neither deleted nor listed: devices, pipes and sockets.
     special: Vec<Vec<u8>>,
+    /// Digests of the folders that make room for what waits.
+    freed: HashSet<u64>,
 }
 
 /// A folder.
@@ -207,6 +243,7 @@ impl Walk {
             here: None,
             count: 0,
             special: Vec::new(),
+            freed: HashSet::new(),
         };
         walk.enter(Vec::new(), false)?;
         Ok(walk)
@@ -232,6 +269,13 @@ impl Walk {
             let names = shown.join(", ");
             format!("devices, pipes and sockets are not deleted: {names}")
         })
+    }
+
+    /// Entries that do not get their names, and whether each is a file: those whose folders stay, or
+    /// `all`, if nothing is deleted.
+    pub(crate) fn unplaced(&self, all: bool) -> impl Iterator<Item = (&[u8], bool)> {
+        let stays = move |path: &[u8]| all || !self.freed.contains(&self.listed.key(path));
+        self.listed.waiting().filter(move |(path, _)| stays(path))
     }
 
     fn open(&self, path: &[u8]) -> io::Result<File> {
@@ -355,7 +399,11 @@ impl Walk {
         {
             return Err(io::Error::other(backups::LISTED));
         }
-        if !self.dry {
+        if self.dry {
+            confine::may_change(here, true)?;
+            let backup = |suffix: &Suffix| confine::backup_name(here, name, suffix.bytes());
+            self.suffix.as_ref().map(backup).transpose()?;
+        } else {
             confine::inside(here, true, || match &self.suffix {
                 Some(suffix) => confine::back_up(here, name, suffix.bytes(), false),
                 None => confine::remove(here, name),
@@ -390,7 +438,12 @@ impl Walk {
         let here = self.here.take();
         if frame.doomed && !frame.kept {
             return match self.remove_dir(&frame.path) {
-                Ok(true) => self.gone(&frame.path),
+                Ok(true) => {
+                    if self.listed.waits(&frame.path) {
+                        self.freed.insert(self.listed.key(&frame.path));
+                    }
+                    self.gone(&frame.path)
+                }
                 Ok(false) => {
                     self.keep();
                     Step::Nothing
@@ -431,11 +484,12 @@ impl Walk {
 
     /// False if something is in it after all.
     fn remove_dir(&self, path: &[u8]) -> io::Result<bool> {
-        if self.dry {
-            return Ok(true);
-        }
         let (parent, name) = path::split(path);
         let parent = self.open(parent)?;
+        if self.dry {
+            confine::may_change(&parent, true)?;
+            return Ok(true);
+        }
         confine::inside(&parent, true, || match parent.rmdirat(name) {
             Ok(()) | Err(Errno::NOENT) => Ok(true),
             Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
@@ -582,36 +636,6 @@ pub(crate) fn refusal(listed: &Listed, log: &FailureLog) -> Option<(Code, String
     (!log.is_clean()).then(|| (Code::Ok, INCOMPLETE.into()))
 }
 
-/// Error for a copy of `folders` that cannot delete, whatever it finds. Some of the folders stand
-/// for their content (`true`).
-pub(crate) fn check(
-    mirror: &Mirror,
-    filter: &Filter,
-    folders: &[bool],
-) -> Result<(), TransferError> {
-    let (text, fix) = if mirror.delete.is_none() {
-        return Ok(());
-    } else if folders.is_empty() {
-        (
-            "--delete needs a folder as a source: a single file has nothing beside it",
-            "name the folder, or omit --delete",
-        )
-    } else if filter.is_of_sizes() {
-        (
-            "--delete cannot be combined with --min-size or --max-size: files of other sizes would be deleted",
-            "omit one of them, or use --exclude",
-        )
-    } else if folders.len() > 1 && folders.contains(&true) && !filter.is_empty() {
-        (
-            "--delete and a filter are ambiguous for several sources of which one ends in /: patterns begin in each",
-            "copy them one by one",
-        )
-    } else {
-        return Ok(());
-    };
-    Err(TransferError::new(Code::Usage, text).fix(fix))
-}
-
 impl Receiver {
     /// Starts to delete what the source lacks; false if nothing is to be deleted.
     pub(super) fn starts_to_delete(&mut self) -> bool {
@@ -619,7 +643,8 @@ impl Receiver {
             return false;
         };
         let mut listed = std::mem::take(&mut self.listed);
-        let waiting = listed.waiting.values_mut().filter_map(Option::take);
+        let waiting = listed.waiting.values_mut();
+        let waiting = waiting.filter_map(|(target, is_file)| Some((target.take()?, *is_file)));
         let waiting: Vec<Waiting> = waiting.collect();
         if let Some((code, why)) = refusal(&listed, &self.core.log) {
             let mut deleted = Deleted::default();
@@ -661,20 +686,12 @@ impl Receiver {
         }
     }
 
-    /// A folder has the name of this entry: in a mirror it waits, beside it, until that is deleted.
+    /// The entry waits, beside the folder that has its name, until that is deleted.
     pub(super) fn wait_for_folder(&mut self, number: u64) -> io::Result<()> {
         let target = self.target(number)?;
-        let mirrors = self.rules.mirror.delete.is_some() && self.rules.reach.is_all();
-        let slot = self
-            .table
-            .get(number)
-            .filter(|_| mirrors && target.stripe.is_none());
-        let slot = slot.ok_or(io::ErrorKind::IsADirectory)?;
-        let waiting = (target, slot.item.is_file);
-        if self.listed.wait(slot.item.path.clone(), Some(waiting)) {
-            return Ok(());
-        }
-        Err(io::ErrorKind::IsADirectory.into())
+        let slot = self.table.get(number).ok_or(io::ErrorKind::NotFound)?;
+        let item = &slot.item;
+        self.listed.wait(&item.path, Some(target), item.is_file)
     }
 
     /// Sets the filter of a copy that deletes: excluded entries stay.

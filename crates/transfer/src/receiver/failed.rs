@@ -7,7 +7,9 @@ use std::io;
 
 use super::{Part, Receiver, State, journal};
 use crate::{
-    confine, state_names,
+    confine,
+    decide::Refusal,
+    state_names,
     wire::{Code, NOT_LISTED, path},
 };
 
@@ -76,6 +78,11 @@ impl Receiver {
         self.core.tally.files_failed += u64::from(slot.item.is_file || code != Code::Ok);
         self.core.trouble(file, code, text);
         self.abandon(file, code);
+    }
+
+    /// Abandons this file, which is refused.
+    pub(super) fn refuse(&mut self, file: u64, refusal: &Refusal) {
+        self.fail(file, refusal.code, &refusal.why);
     }
 
     /// Gives a file up. A large part is kept for the next run unless its source is gone.

@@ -196,10 +196,10 @@ impl Receiver {
         if let State::Memory { bytes, .. } = std::mem::replace(&mut slot.item.state, State::Working)
         {
             let last = slot.item.repaired;
-            let path = slot.item.replaces.then(|| slot.item.path.clone());
+            let replaced = slot.item.replaces.then_some(&slot.item.path);
             self.writing += bytes.len();
             let batch = target.dir.kept(BATCH);
-            if let Some(Err(e)) = path.map(|path| self.note_backup(&path)) {
+            if let Some(Err(e)) = replaced.map(|path| self.backups.make(path)) {
                 return self.small_done(number, Ending::Failed(e));
             }
             self.small.push(Small {
@@ -437,11 +437,9 @@ impl Receiver {
         if target.replaces
             && !bad
             && let Some(slot) = self.table.get(number)
+            && let Err(e) = self.backups.make(&slot.item.path)
         {
-            let path = slot.item.path.clone();
-            if let Err(e) = self.note_backup(&path) {
-                return self.fail(number, Code::of_write(&e), &e);
-            }
+            return self.fail(number, Code::of_write(&e), &e);
         }
         let small = self.is_small(number);
         if small && let Err(e) = self.note_named(std::iter::once(number)) {

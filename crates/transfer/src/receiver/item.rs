@@ -89,8 +89,8 @@ pub(super) enum State {
     Over,
     /// Ended, and in place.
     InPlace,
-    /// A link to the file listed under this path, made once all before it is over.
-    Link(Vec<u8>),
+    /// A link to a file listed before, made once all before it is over.
+    Link(Box<Entry>),
     /// A worker still has one of this name that was given up: decided on when that is done.
     Waits(Box<Entry>),
     /// Requested: no byte has arrived.

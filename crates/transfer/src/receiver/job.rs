@@ -180,6 +180,16 @@ impl Target {
         self.stripe.map_or(size, |stripe| stripe.collected())
     }
 
+    /// Gives the link that was made beside it the name of what it replaces.
+    pub(super) fn take_name(&self) -> io::Result<()> {
+        let rename = |()| Ok(self.dir.rename(&self.part, &self.name)?);
+        let named = self.back_up().and_then(rename);
+        named.or_else(|e| {
+            confine::remove(&self.dir, &self.part)?;
+            Err(e)
+        })
+    }
+
     /// Keeps the existing file by another name, if that was requested.
     pub(super) fn back_up(&self) -> io::Result<()> {
         match &self.backup {

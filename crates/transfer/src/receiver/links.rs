@@ -2,32 +2,33 @@
 //! that this transfer has put or found in place. Nothing else beneath the destination is ever
 //! linked to.
 
-use std::{collections::HashSet, io};
+use std::collections::HashSet;
 
-use rustix::{fs::FileType, io::Errno};
+use rustix::io::Errno;
 
-use super::{Incoming, Receiver, State, reach::TAKEN};
+use super::{Incoming, Receiver, State};
 use crate::{
     bounds::LINKED,
-    confine, lacks,
+    confine,
+    decide::{Decision, Refusal, There, decide},
+    lacks,
     progress::FileOver,
-    sender::Identity,
     wire::{Code, Entry, path},
 };
 
-/// Files that others may be links to.
+/// Paths, of which a limited number is remembered: those of files that others may be links to.
 #[derive(Debug, Default)]
-pub(super) struct Links(HashSet<[u8; 8]>);
+pub(crate) struct Paths(HashSet<[u8; 8]>);
 
-impl Links {
-    pub(super) fn add(&mut self, path: &[u8]) {
+impl Paths {
+    pub(crate) fn add(&mut self, path: &[u8]) {
         // A sender keeps the same bound.
         if self.0.len() < LINKED {
             self.0.insert(path::digest(path));
         }
     }
 
-    fn has(&self, path: &[u8]) -> bool {
+    pub(crate) fn has(&self, path: &[u8]) -> bool {
         self.0.contains(&path::digest(path))
     }
 }
@@ -38,31 +39,19 @@ fn is_impossible(e: Errno) -> bool {
 }
 
 impl Receiver {
-    pub(super) fn decide_hard_link(&mut self, number: u64, entry: &Entry) -> io::Result<()> {
-        if !self.rules.mirror.preserve.links {
-            return Err(io::Error::other(
-                "a hard link was listed, and none was asked for",
-            ));
-        }
+    /// Lets the entry wait until it can be a link.
+    pub(super) fn link_later(&mut self, number: u64, entry: &Entry) {
         if let Some(slot) = self.table.get_mut(number) {
-            slot.item.state = State::Link(entry.target.clone());
+            slot.item.state = State::Link(Box::new(entry.clone()));
         }
-        Ok(())
     }
 
-    /// Makes the entry a link to `to`.
-    pub(super) fn link(&mut self, number: u64, to: &[u8]) {
-        if !self.links.has(to) {
-            let why = format!(
-                "is the same file as {}, which did not arrive",
-                path::show(to)
-            );
-            return self.fail(number, Code::SourceChanged, &why);
-        }
-        match self.make_hard_link(number, to) {
+    /// Makes the entry a link to the file that is its target.
+    fn link(&mut self, number: u64, entry: &Entry) {
+        match self.make_hard_link(number, entry) {
             Ok(Some(made)) => self.linked(number, made),
             Ok(None) => {}
-            Err(e) => self.fail(number, Code::of_write(&e), &e),
+            Err(refusal) => self.refuse(number, &refusal),
         }
     }
 
@@ -77,59 +66,38 @@ impl Receiver {
         self.is_in_place(number);
     }
 
-    /// False if it is that file already; nothing if there can be no link, and a worker makes it another file.
-    fn make_hard_link(&mut self, number: u64, to: &[u8]) -> io::Result<Option<bool>> {
+    /// False if it is that file already, or stays; nothing if there can be no link, and a worker makes it another file.
+    fn make_hard_link(&mut self, number: u64, entry: &Entry) -> Result<Option<bool>, Refusal> {
+        let to = &entry.target;
+        if !self.links.has(to) {
+            return Err(Refusal::of_link_to(to));
+        }
         let target = self.target(number)?;
         let (parent, file) = path::split(to);
         let from = self.folders.within(&mut self.tree, parent)?;
-        let source = confine::stat(&from, file)?.ok_or(io::ErrorKind::NotFound)?;
-        if FileType::from_raw_mode(source.st_mode) != FileType::RegularFile {
-            return Err(confine::swapped());
+        let file = if self.listed.waits(to) {
+            self.part_name(file, None)
+        } else {
+            file.to_vec()
+        };
+        let source = confine::stat(&from, &file)?.ok_or(Errno::NOENT)?;
+        let mut there = There::look(&target.dir, &target.name, entry)?;
+        there.compare_inode(&source)?;
+        let decision = decide(entry, &there, &self.rules)?;
+        if !decision.makes() {
+            return Ok(Some(false));
         }
-        match target.dir.hard_link(&from, file, &target.name) {
-            Err(Errno::EXIST) => {}
+        let name = self.make_room(number, &target, entry, decision)?;
+        match target.dir.hard_link(&from, &file, name) {
             Err(e) if is_impossible(e) => {
-                if confine::stat(&target.dir, &target.name)?.is_none() {
-                    return self.make_twin(number, to, &source, e);
-                }
+                let from = confine::open_to_read(&from, &file)?;
+                return Ok(self.make_twin(number, from, &source, e).map(|()| None)?);
             }
-            done => return Ok(done.map(|()| Some(true))?),
-        }
-        let there = confine::stat(&target.dir, &target.name)?.ok_or(io::ErrorKind::NotFound)?;
-        if (there.st_dev, there.st_ino) == (source.st_dev, source.st_ino) {
-            return Ok(Some(false));
-        }
-        let stays = |id: Identity| id.stays(self.rules.existing, &there);
-        if self.identity(number).is_some_and(stays) {
-            return Ok(Some(false));
-        }
-        if let Some(why) = confine::is_special(&there) {
-            return Err(io::Error::other(why));
-        }
-        if FileType::from_raw_mode(there.st_mode) == FileType::Directory {
-            self.wait_for_folder(number)?;
-            confine::remove(&target.dir, &target.part)?;
-            target.dir.hard_link(&from, file, &target.part)?;
-            return Ok(Some(true));
-        }
-        if !self.rules.reach.is_all() {
-            return Err(io::Error::other(TAKEN));
-        }
-        let path = self.table.get(number).map(|slot| slot.item.path.clone());
-        self.note_backup(&path.unwrap_or_default())?;
-        let part = &target.part;
-        // Left by a run that was killed here.
-        confine::remove(&target.dir, part)?;
-        match target.dir.hard_link(&from, file, part) {
-            Err(e) if is_impossible(e) => return self.make_twin(number, to, &source, e),
             done => done?,
         }
-        target.back_up()?;
-        let renamed = target.dir.rename(part, &target.name);
-        renamed.or_else(|e| {
-            confine::remove(&target.dir, part)?;
-            Err(io::Error::from(e))
-        })?;
+        if decision == Decision::Replace {
+            target.take_name()?;
+        }
         Ok(Some(true))
     }
 
@@ -137,13 +105,11 @@ impl Receiver {
     pub(super) fn pop_over(&mut self) {
         loop {
             let number = self.table.first();
-            if let Some(Incoming {
-                state: State::Link(to),
-                ..
-            }) = self.table.get_mut(number).map(|slot| &mut slot.item)
+            let state = self.table.get_mut(number).map(|slot| &mut slot.item.state);
+            if let Some(state) = state.filter(|state| matches!(state, State::Link(_)))
+                && let State::Link(entry) = std::mem::replace(state, State::Over)
             {
-                let to = std::mem::take(to);
-                self.link(number, &to);
+                self.link(number, &entry);
             }
             let is_over = |e: &Incoming| e.state.is_over();
             let slot = self.table.get(number);

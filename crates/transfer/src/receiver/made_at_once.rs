@@ -1,19 +1,16 @@
 //! Folders and links, which have no content: the receiver makes each as soon as it is listed.
 
-use std::io;
+use std::{io, sync::Arc};
 
 use rustix::fs::Mode;
 
-use super::{
-    Folder, Meta, Receiver, Target,
-    decide::{SAME_NAME, is_dir},
-    reach::TAKEN,
-};
+use super::{Folder, Meta, Receiver, Target, decide::SAME_NAME};
 use crate::{
     confine::{self, Dir},
+    decide::{Decision, Refusal, There, decide},
     lacks::LINK_TIMES,
     sender::Identity,
-    wire::{Entry, Symlinks, path},
+    wire::{Entry, path},
 };
 
 /// A file or link whose place a folder takes.
@@ -37,32 +34,23 @@ impl Aside {
 }
 
 impl Receiver {
-    pub(super) fn decide_dir(&mut self, dir: &[u8], meta: Meta) -> io::Result<()> {
+    pub(super) fn decide_dir(&mut self, entry: &Entry, meta: Meta) -> Result<(), Refusal> {
+        let dir = &entry.path[..];
         if dir.is_empty() {
             return Ok(());
         }
+        let (parent, name) = path::split(dir);
+        let around = self.folders.within(&mut self.tree, parent)?;
         if let Some(disks) = &self.disks {
-            let parent = path::split(dir).0;
-            disks.hold(&self.folders.within(&mut self.tree, parent)?, parent)?;
+            disks.hold(&around, parent)?;
         }
-        let parent = path::split(dir).0;
-        let aside = self.make_way(dir)?;
-        let (tree, folders) = (&mut self.tree, &mut self.folders);
-        let made = self.space.for_inode(|may| {
-            if !may {
-                return tree.dir(dir).map(|_| false);
-            }
-            if !folders.is_closed(parent) {
-                return tree.make_dir(dir, meta.permissions());
-            }
-            let around = folders.within(tree, parent)?;
-            confine::inside(&around, true, || tree.make_dir(dir, meta.permissions()))
-        });
-        if let Some(aside) = aside {
-            aside.settle(made.is_ok())?;
-            self.core.tally.deleted += u64::from(made.is_ok());
-        }
-        let made = made?;
+        let there = There::look(&around, name, entry)?;
+        let decision = decide(entry, &there, &self.rules)?;
+        let made = if decision.makes() {
+            self.make_dir(dir, &around, decision, meta.permissions())?
+        } else {
+            self.tree.dir(dir).map(|_| false)?
+        };
         let owners = Mode::WUSR | Mode::XUSR;
         if self.rules.reach.is_all() && !meta.permissions().contains(owners) {
             self.folders.note_closed(dir);
@@ -90,55 +78,62 @@ impl Receiver {
         Ok(())
     }
 
-    /// Puts a file or link aside in a mirror where a folder is to be, unless this copy has it, too.
-    /// With a suffix it becomes a backup.
-    fn make_way(&mut self, path: &[u8]) -> io::Result<Option<Aside>> {
-        let mirror = self.rules.mirror;
-        if mirror.delete.is_none() || !self.rules.reach.is_all() {
-            return Ok(None);
+    /// Makes the folder `path` in `dir`; false if it is there meanwhile.
+    fn make_dir(
+        &mut self,
+        path: &[u8],
+        dir: &Dir,
+        decision: Decision,
+        mode: Mode,
+    ) -> io::Result<bool> {
+        let replaces = decision == Decision::Replace;
+        let aside = replaces.then(|| self.make_way(path, dir)).transpose()?;
+        let closed = self.folders.is_closed(path::split(path).0);
+        let tree = &mut self.tree;
+        let make = || confine::inside(dir, closed, || tree.make_dir(path, mode));
+        let made = self.space.for_inode(make);
+        if let Some(aside) = aside {
+            aside.settle(made.is_ok())?;
+            self.core.tally.deleted += u64::from(made.is_ok());
         }
-        let (parent, name) = path::split(path);
-        let dir = self.folders.within(&mut self.tree, parent)?;
-        match confine::stat(&dir, name)? {
-            Some(there) if !is_dir(&there) && confine::is_special(&there).is_none() => {}
-            _ => return Ok(None),
-        }
+        made
+    }
+
+    /// Puts a file or link in `dir` aside in a mirror where the folder `path` is to be, unless this
+    /// copy has it, too. With a suffix it becomes a backup.
+    fn make_way(&mut self, path: &[u8], dir: &Dir) -> io::Result<Aside> {
         if self.listed.has_other(path) {
             return Err(io::Error::other(SAME_NAME));
         }
-        self.note_backup(path)?;
-        let to = match &mirror.backup {
+        self.backups.make(path)?;
+        let (parent, name) = path::split(path);
+        let backup = self.rules.mirror.backup;
+        let to = match &backup {
             Some(suffix) => [name, suffix.bytes()].concat(),
             None => self.part_name(name, None),
         };
-        confine::inside(&dir, self.folders.is_closed(parent), || {
-            match &mirror.backup {
-                Some(suffix) => confine::back_up(&dir, name, suffix.bytes(), false),
-                None => Ok(dir.rename(name, &to)?),
-            }
+        confine::inside(dir, self.folders.is_closed(parent), || match &backup {
+            Some(suffix) => confine::back_up(dir, name, suffix.bytes(), false),
+            None => Ok(dir.rename(name, &to)?),
         })?;
-        Ok(Some(Aside {
-            dir,
+        Ok(Aside {
+            dir: Arc::clone(dir),
             name: name.to_vec(),
             to,
-            stays: mirror.backup.is_some(),
-        }))
+            stays: backup.is_some(),
+        })
     }
 
-    pub(super) fn decide_link(&mut self, number: u64, entry: &Entry) -> io::Result<()> {
-        if let Some(refusal) = path::link_refusal(&entry.path, &entry.target)
-            && !(refusal.leads_out && self.rules.mirror.symlinks != Symlinks::Within)
-        {
-            self.fail(number, path::LinkRefusal::CODE, &refusal.of(&entry.target));
-            return Ok(());
-        }
+    pub(super) fn decide_link(&mut self, number: u64, entry: &Entry) -> Result<(), Refusal> {
         let target = self.target(number)?;
         let (dir, name) = (&target.dir, &target.name[..]);
-        let is_there = confine::inside(dir, target.closed, || {
-            self.make_link(number, &target, entry)
-        })?;
-        if !is_there {
-            return Ok(());
+        let there = There::look(dir, name, entry)?;
+        let decision = decide(entry, &there, &self.rules)?;
+        if decision.makes() {
+            let make = || self.make_link(number, &target, entry, decision);
+            if !confine::inside(dir, target.closed, make)? {
+                return Ok(());
+            }
         }
         let waits = self.listed.waits(&entry.path);
         let name = if waits { &target.part[..] } else { name };
@@ -154,60 +149,41 @@ impl Receiver {
         Ok(())
     }
 
-    /// False if there can be no links.
-    fn make_link(&mut self, number: u64, target: &Target, entry: &Entry) -> io::Result<bool> {
-        let (dir, name) = (&target.dir, target.name.as_slice());
-        let mut exists = false;
-        let made = self.space.for_inode(|may| {
-            // Without room for one more, the existing folder may be the same.
-            let made = if may {
-                dir.symlinkat(&entry.target, name)
-            } else {
-                Err(rustix::io::Errno::EXIST)
-            };
-            match made {
-                Err(rustix::io::Errno::EXIST) => {
-                    exists = confine::stat(dir, name)?.is_some();
-                    if exists {
-                        Ok(false)
-                    } else {
-                        Err(io::ErrorKind::NotFound.into())
-                    }
-                }
-                made => Ok(made?),
-            }
-        })?;
-        if !exists {
-            return Ok(made);
+    /// Makes the link; false if there can be none.
+    fn make_link(
+        &mut self,
+        number: u64,
+        target: &Target,
+        entry: &Entry,
+        decision: Decision,
+    ) -> io::Result<bool> {
+        let name = self.make_room(number, target, entry, decision)?;
+        let link = || Ok(target.dir.symlinkat(&entry.target, name)?);
+        let made = match decision {
+            Decision::Make => self.space.for_inode(link)?,
+            _ => link()?,
+        };
+        if made && decision == Decision::Replace {
+            target.take_name()?;
         }
-        let there = confine::stat(dir, name)?;
-        if let Some(why) = there.as_ref().and_then(confine::is_special) {
-            return Err(io::Error::other(why));
+        Ok(made)
+    }
+
+    /// Prepares to make a link; the name under which it is made, beside what is there.
+    pub(super) fn make_room<'a>(
+        &mut self,
+        number: u64,
+        target: &'a Target,
+        entry: &Entry,
+        decision: Decision,
+    ) -> io::Result<&'a [u8]> {
+        match decision {
+            Decision::Wait => self.wait_for_folder(number)?,
+            Decision::Replace => self.backups.make(&entry.path)?,
+            _ => return Ok(&target.name),
         }
-        let same = |there| there == entry.target;
-        if dir.readlinkat(name).is_ok_and(same) {
-            return Ok(true);
-        }
-        if !self.rules.reach.is_all() {
-            return Err(io::Error::other(TAKEN));
-        }
-        let part = &target.part;
-        if there.is_some_and(|there| is_dir(&there)) {
-            self.wait_for_folder(number)?;
-            confine::remove(dir, part)?;
-            return Ok(dir.symlinkat(&entry.target, part)?);
-        }
-        self.note_backup(&entry.path)?;
         // Left by a run that was killed here.
-        confine::remove(dir, part)?;
-        if !dir.symlinkat(&entry.target, part)? {
-            return Ok(false);
-        }
-        target.back_up()?;
-        let renamed = dir.rename(part, name).map(|()| true);
-        renamed.or_else(|e| {
-            confine::remove(dir, part)?;
-            Err(e.into())
-        })
+        confine::remove(&target.dir, &target.part)?;
+        Ok(&target.part)
     }
 }

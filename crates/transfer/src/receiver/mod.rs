@@ -17,6 +17,7 @@ use farhaul_core::{
 use crate::{
     bounds::{self, WINDOW},
     confine::Tree,
+    decide::Rules,
     disk::File,
     error::TransferError,
     filter::Filter,
@@ -30,7 +31,7 @@ use crate::{
     state_names,
     table::Table,
     wire::{
-        Existing, Message, Mirror, NOT_LISTED, Root, Stripe,
+        Message, NOT_LISTED, Root, Stripe,
         path::{self, Tag},
     },
 };
@@ -58,7 +59,6 @@ mod made_at_once;
 mod names;
 mod pipe;
 mod place;
-mod reach;
 mod report;
 mod reread;
 mod reuse;
@@ -67,9 +67,9 @@ mod staging;
 mod twin;
 mod watch;
 
-use backups::Backups;
+pub(crate) use backups::Backups;
 pub(crate) use base::{Base, Look};
-pub(crate) use delete::{Listed, Step, Walk, check as check_delete, refusal, too_many};
+pub(crate) use delete::{Listed, Step, Walk, refusal, too_many};
 use disks::Disks;
 use folders::Folders;
 use grant::Grants;
@@ -82,45 +82,18 @@ pub(crate) use journal::open_journal;
 #[doc(hidden)]
 pub use journal::{fuzz_journal, fuzz_journal_records};
 pub(crate) use lane::Receives;
-use links::Links;
+pub(crate) use links::Paths;
 pub(crate) use lock::Lock;
 use names::Names;
-pub(crate) use reach::Reach;
 use report::Reports;
 use reread::Reread;
-use space::Space;
+pub(crate) use space::Space;
 pub(crate) use staging::LaneLoad;
 use staging::Staging;
 use watch::DiskWatch;
 
 /// Small files per job.
 const BATCH: usize = 64;
-
-/// Options of a receiver.
-#[derive(Clone, Copy, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
-pub(crate) struct Rules {
-    /// True if the sender may create the single file and no other name, as of a backup or of
-    /// content that stayed wrong.
-    pub(crate) alone: bool,
-    /// True if files reach the disk before they count.
-    pub(crate) sync: bool,
-    pub(crate) existing: Existing,
-    /// True if files of the same size are compared by content, whatever their times.
-    pub(crate) checksum: bool,
-    /// True if what was written is read again from the disk before it counts.
-    pub(crate) verify_disk: bool,
-    pub(crate) reach: Reach,
-    /// True if others than the sender may copy to this place: it delivers nothing under the names
-    /// of their state.
-    pub(crate) strangers: bool,
-    pub(crate) mirror: Mirror,
-    /// True if the content comes through a pipe: one file, which grows, and which the sender cannot
-    /// send again.
-    pub(crate) pipe: bool,
-    /// Stripes of files are put together, of all senders that have the same scope.
-    pub(crate) stripe_scope: Option<Tag>,
-}
 
 /// Progress of a transfer to its end, as its receiver sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -181,7 +154,7 @@ pub(crate) struct Receiver {
     /// Names that backups have, or cannot have.
     backups: Backups,
     /// Files that others may be links to.
-    links: Links,
+    links: Paths,
     /// Limits on what the sender's facts may change here.
     grants: Grants,
     /// Files whose blocks' values are to be requested.
@@ -248,10 +221,10 @@ impl Receiver {
             stripes: 0,
             completing: 0,
             names: Names::new(folds),
-            listed: Listed::new(folds),
+            listed: Listed::new(rules.mirror.delete.is_some(), folds),
             excludes: Filter::default(),
-            backups: Backups::default(),
-            links: Links::default(),
+            backups: Backups::new(rules.mirror.backup, folds),
+            links: Paths::default(),
             asking: Vec::new(),
             reusing: 0,
             pool,
@@ -412,7 +385,9 @@ impl Role for Receiver {
                 }
                 Ok(())
             }
-            Message::Kept { paths } if self.stage == Stage::Listing => self.note_kept(&paths),
+            Message::Kept { paths } if self.stage == Stage::Listing => {
+                self.listed.keep_all(&paths, &self.requested)
+            }
             _ => Err(TransferError::protocol(
                 "the peer sent a message out of order",
             )),

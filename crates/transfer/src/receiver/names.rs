@@ -20,7 +20,7 @@ pub(super) struct Names {
     again: HashSet<[u8; 8]>,
     /// Digests of the lower case of every path listed, and of the path that had it first. Kept if
     /// names that differ only in case are one here.
-    folded: Option<HashMap<[u8; 8], [u8; 8]>>,
+    pub(super) folded: Option<HashMap<[u8; 8], [u8; 8]>>,
 }
 
 impl Names {
@@ -30,11 +30,6 @@ impl Names {
             folded: fold.then(HashMap::new),
             ..Self::default()
         }
-    }
-
-    /// True if names that differ only in case are one.
-    pub(super) const fn are_folded(&self) -> bool {
-        self.folded.is_some()
     }
 
     /// Notes that the path is listed, perhaps again.

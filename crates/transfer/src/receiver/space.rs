@@ -9,13 +9,14 @@ use rustix::fs::OFlags;
 use super::Receiver;
 use crate::{
     confine,
+    disk::File,
     error::{Advice, TransferError},
     quota::Claim,
     wire::Code,
 };
 
 /// Space at the destination.
-pub(super) struct Space {
+pub(crate) struct Space {
     /// Free bytes when last queried.
     free: u64,
     /// Bytes wanted that will need space.
@@ -34,9 +35,28 @@ impl Default for Space {
     }
 }
 
+/// Free bytes of the file system of `dir`. Where it cannot be queried, writing will fail.
+fn free_in(dir: &File) -> u64 {
+    let found = dir.statvfs();
+    found.map_or(u64::MAX, |s| s.f_bavail.saturating_mul(s.f_frsize))
+}
+
 impl Space {
+    /// Free space of the file system of `dir`, of which nothing was wanted yet.
+    pub(crate) fn of(dir: &File) -> Self {
+        Self {
+            free: free_in(dir),
+            ..Self::default()
+        }
+    }
+
+    /// Limits it to `room` bytes.
+    pub(crate) fn limit(&mut self, room: u64) {
+        self.free = self.free.min(room);
+    }
+
     /// Sets `need` more bytes aside, or says why they do not fit.
-    pub(super) fn reserve(&mut self, need: u64) -> Result<(), String> {
+    pub(crate) fn reserve(&mut self, need: u64) -> Result<(), String> {
         let free = self.free.saturating_sub(self.reserved);
         if need > free {
             let (need, free) = (Size::from_bytes(need), Size::from_bytes(free));
@@ -49,19 +69,17 @@ impl Space {
         Ok(())
     }
 
-    /// Makes a folder or a link, if there is room for one more: then `make` may make it, else it only finds it. It says
-    /// whether it was not there.
+    /// Makes a folder or a link, if there is room for one more. `make` says whether it was not there.
     pub(super) fn for_inode(
         &mut self,
-        make: impl FnOnce(bool) -> io::Result<bool>,
+        make: impl FnOnce() -> io::Result<bool>,
     ) -> io::Result<bool> {
         let Some(quota) = &mut self.quota else {
-            return make(true);
+            return make();
         };
-        if let Err(why) = quota.hold_inode() {
-            return make(false).map_err(|_| io::Error::new(io::ErrorKind::QuotaExceeded, why));
-        }
-        let made = make(true);
+        let held = quota.hold_inode();
+        held.map_err(|why| io::Error::new(io::ErrorKind::QuotaExceeded, why))?;
+        let made = make();
         quota.settle_inode(matches!(made, Ok(true)));
         made
     }
@@ -84,9 +102,8 @@ impl Receiver {
     pub(super) fn check_space(&mut self) {
         let root = self.tree.root();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let free = confine::open_beneath(&root, b"", flags).and_then(|dir| Ok(dir.statvfs()?));
-        // Where it cannot be queried, writing will fail.
-        self.space.free = free.map_or(u64::MAX, |s| s.f_bavail.saturating_mul(s.f_frsize));
+        let dir = confine::open_beneath(&root, b"", flags);
+        self.space.free = dir.map_or(u64::MAX, |dir| free_in(&dir));
     }
 
     /// Counts bytes of content that are here; false if that ends the transfer, for the quota is

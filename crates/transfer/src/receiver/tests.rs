@@ -14,7 +14,8 @@ use crate::{
     digest::BlockTree,
     disk::{Answer, Call, Disk, Interposer},
     quota::Claim,
-    wire::{Code, Entry, Kind, testing::said},
+    reach::Reach,
+    wire::{Code, Entry, Existing, Kind, Mirror, testing::said},
 };
 
 mod backups;

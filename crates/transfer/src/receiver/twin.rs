@@ -18,7 +18,7 @@ use crate::{
     pages::Pages,
     pool::Stop,
     sender::{Identity, extents},
-    wire::{Code, path},
+    wire::Code,
 };
 
 /// Bytes that are copied at a time.
@@ -106,19 +106,16 @@ fn each_piece(
 }
 
 impl Receiver {
-    /// Starts a copy of `to`, which is described by `source`, to the file `number`, since that can
+    /// Starts a copy of `from`, which is described by `source`, to the file `number`, since that can
     /// be no link to it because of `e`.
     pub(super) fn make_twin(
         &mut self,
         number: u64,
-        to: &[u8],
+        from: File,
         source: &Stat,
         e: rustix::io::Errno,
-    ) -> io::Result<Option<bool>> {
+    ) -> io::Result<()> {
         let target = self.target(number)?;
-        let (parent, name) = path::split(to);
-        let from = self.folders.within(&mut self.tree, parent)?;
-        let from = confine::open_to_read(&from, name)?;
         let bytes = source.st_blocks.cast_unsigned().saturating_mul(512);
         self.space.reserve(bytes).map_err(io::Error::other)?;
         let why = io::Error::from(e).to_string();
@@ -133,7 +130,7 @@ impl Receiver {
             target: Target { replaces, ..target },
             disks: self.disks.as_ref().map(Arc::clone),
         });
-        Ok(None)
+        Ok(())
     }
 
     /// Notes that the copy is in place, was there, or cannot be made.

@@ -17,7 +17,7 @@ use crate::{
     disk::{Disk, File},
     error::TransferError,
     quota::Quota,
-    receiver::Reach,
+    reach::Reach,
     wire::{Access, Code, Direction, Existing, Mirror, RequestOptions},
 };
 

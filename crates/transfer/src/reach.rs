@@ -20,7 +20,7 @@ const MODEST: u16 = 0o755;
 
 impl Reach {
     /// Permissions that a file gets for those that the sender gives.
-    pub(super) const fn permissions(self, mode: u16) -> u16 {
+    pub(crate) const fn permissions(self, mode: u16) -> u16 {
         match self {
             Self::All => mode,
             Self::Content | Self::New => mode & MODEST,
@@ -33,7 +33,7 @@ impl Reach {
     }
 
     /// Reason that a file does not take the place of `there`.
-    pub(super) fn refusal(self, there: &Stat) -> Option<&'static str> {
+    pub(crate) fn refusal(self, there: &Stat) -> Option<&'static str> {
         match (self, FileType::from_raw_mode(there.st_mode)) {
             (Self::New, _) => Some(TAKEN),
             (Self::Content, FileType::Symlink) => {
@@ -48,8 +48,8 @@ impl Reach {
 }
 
 /// The error of a `:create` share for an existing name.
-pub(super) const TAKEN: &str =
+pub(crate) const TAKEN: &str =
     "this name exists, and this share accepts only new ones: choose another name";
 
 /// The error for a file that an earlier run named without syncing it, where it may not be replaced.
-pub(super) const UNSURE: &str = "the disk failed when an earlier copy stored this, and this share does not replace it: have it removed there";
+pub(crate) const UNSURE: &str = "the disk failed when an earlier copy stored this, and this share does not replace it: have it removed there";
