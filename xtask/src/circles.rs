@@ -1,6 +1,6 @@
 //! Import circles within a crate: files that reach each other by what they import. The largest of each crate has a
-//! budget, which only falls. A ground imports nothing else of its crate. The tool without its command line neither knows
-//! that nor prints.
+//! budget, which only falls. A ground imports nothing else of its crate. The tool without its command line imports
+//! no command, and prints nothing.
 //!
 //! - An import is the file that defines what is named, not one that hands it on. What a file hands on without a use of its
 //!   own is none.
@@ -21,7 +21,7 @@ const BUDGET: [(&str, usize); 2] = [("lab", 16), ("transfer", 19)];
 const GROUNDS: [&str; 1] = ["crates/transfer/src/wire"];
 /// The tool without its command line.
 const APP: &str = "crates/cli/src/app";
-/// Files and folders that it does not import.
+/// Files and folders that [`APP`] does not import.
 const AROUND_APP: [&str; 7] = [
     "cmd",
     "bar.rs",
@@ -31,7 +31,7 @@ const AROUND_APP: [&str; 7] = [
     "out.rs",
     "terminal.rs",
 ];
-/// Words that it does not have.
+/// Words that files of [`APP`] lack.
 const NOT_IN_APP: [&str; 5] = ["clap", "errln", "println", "eprintln", "print"];
 
 /// Path of a module, or of something in it, from the root of its crate on.

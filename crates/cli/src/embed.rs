@@ -97,7 +97,7 @@ pub fn read(words: &[OsString], console: &dyn Console, reads: &Reads) -> Result<
     reads.end(match &ended {
         Ok(()) => TransferError::new(Code::ConnectionLost, "the session was closed"),
         Err(failed) => {
-            let code = Code::from_number(failed.exit.code).unwrap_or(Code::Internal);
+            let code = Code::of_process(failed.exit.code).unwrap_or(Code::Internal);
             TransferError::new(code, failed.text.as_str()).fix(failed.fix.as_str())
         }
     });

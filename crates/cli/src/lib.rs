@@ -60,6 +60,7 @@ pub use crate::{
         console::{Answer, Cancel, Console, Level},
         copy::{Copied, Request, copy},
     },
+    exit::{ExitRow, Failed},
     extras::Extras,
 };
 use crate::{
@@ -67,6 +68,8 @@ use crate::{
     line::Line,
     terminal::Terminal,
 };
+/// Files, options and summaries of copies.
+pub use farhaul_transfer as transfer;
 
 /// Moves bulk data over long fat networks at the speed of the link.
 #[derive(Debug, Parser)]

@@ -2,11 +2,11 @@
 //!
 //! - [`registry`]: every protocol that can be run, by name
 //! - [`mod@bench`]: a bulk transfer from memory to memory over any session, measured at both ends
-//! - [`host`], [`doctor`]: which machine this is, and whether it is fit
-//! - [`mod@visit`]: what the way to a server is like
+//! - [`host`], [`doctor`]: facts of this machine, and its fitness
+//! - [`mod@visit`]: rate, delay and loss on the way to a server
 //! - [`tcp`], [`iperf`], [`udp`], [`stream`]: the kernel's own transport on the same path, datagrams beside it, and
 //!   single streams
-//! - [`delay`]: how long a packet takes through the kernel's UDP and TCP
+//! - [`delay`]: delays of packets in the kernel's UDP and TCP
 //! - [`histogram`]: distributions of round-trip times
 //! - [`http`]: small pages and figures for programs that speak HTTP
 //! - [`disk`]: files that are whole or absent after a crash

@@ -1,6 +1,6 @@
 //! Decides what becomes of a listed entry. The receiver acts on the decision, the dry run reports it.
 //!
-//! - Deciding reads and changes nothing: the caller looks at the destination and says what is there.
+//! - [`decide`] is pure. [`There::look`] reads the destination before it, and changes nothing.
 
 use std::io;
 
@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// Options of a receiver.
+/// Options of a copy, as its receiver and its dry run see them.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub(crate) struct Rules {

@@ -79,7 +79,11 @@ pub(crate) fn protocol(root: &Path, name: &str) -> Outcome {
         .replace("use farhaul_measure::registry::", "use crate::entry::");
     create(&folder.join(format!("src/{name}/entry.rs")), &entry)?;
     let list = folder.join("src/lib.rs");
-    insert(&list, "pub mod ", &format!("pub mod {name};\n"))?;
+    insert(
+        &list,
+        "#[cfg(feature = \"published\")]\npub mod ",
+        &format!("#[cfg(feature = \"published\")]\npub mod {name};\n"),
+    )?;
     insert(
         &list,
         "        .collect()",

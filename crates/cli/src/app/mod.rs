@@ -1,5 +1,5 @@
-//! The tool without its command line: what is asked for comes as an argument, and what is to be shown goes to a [`Console`].
-//! Nothing here parses arguments or prints.
+//! The tool without its command line. A caller hands over a request and a [`Console`], which gets what users see.
+//! No file here parses arguments or prints.
 //!
 //! [`Console`]: console::Console
 

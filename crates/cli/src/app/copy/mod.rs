@@ -48,7 +48,8 @@ use crate::{
     ssh::{self, Bridge, Met},
 };
 
-/// Copies; the console sees and hears of it meanwhile, and may end it. The same request continues a copy that was ended.
+/// Copies. The console gets events and messages meanwhile, and may end the copy. An equal request continues a copy that
+/// was ended.
 ///
 /// # Errors
 /// As `farhaul cp` fails: the exit code, a message, and advice.

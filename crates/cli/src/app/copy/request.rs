@@ -109,7 +109,8 @@ impl Request {
         self
     }
 
-    /// Options of the transfer: which files, what of existing files, how fast.
+    /// Options of the transfer: which files, what of existing files, how fast. The copy sets those that connect it
+    /// (`cancel`, `wake`, `server`, `control`, `check`, `open`), and leaves `plan` to the command line.
     pub const fn options(&mut self) -> &mut Options {
         &mut self.options
     }

@@ -85,7 +85,8 @@ pub(crate) fn examine(args: &Args, console: &Arc<dyn Console>) -> Result<(Value,
     let named = args.host.as_deref().map(target::parse).transpose()?;
     let host = Host::read();
     let mut report = Report {
-        json: args.json,
+        // The object alone, where another program has the output.
+        json: args.json || console.is_inside(),
         findings: Vec::new(),
         path: Value::Null,
         disk: None,
