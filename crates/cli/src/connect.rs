@@ -12,7 +12,7 @@ use std::{
 use farhaul_haul::{Haul, HaulConfig, Identity, Judge, PeerPolicy, PublicKey};
 use farhaul_io::{App, Stop, Waker, client, tunnel::Tunnel};
 use farhaul_transfer::{
-    Advice, Code, TransferError,
+    Advice, TransferError,
     client::{Answer, Answered, PeerCheck, Probe, Reader, Reads},
 };
 
@@ -74,7 +74,7 @@ impl Family {
         if let (true, Some(flag)) = (found.is_empty(), self.flag()) {
             let family = flag.replace('-', "IPv");
             let text = format!("{host} has no {family} address");
-            return Err(TransferError::new(Code::NetSetup, text).fix(format!("leave {flag} out")));
+            return Err(TransferError::new(Exit::NetSetup, text).fix(format!("leave {flag} out")));
         }
         Ok(found)
     }
@@ -82,13 +82,13 @@ impl Family {
 
 /// A fault of ours.
 pub(crate) fn internal(e: &dyn Display) -> TransferError {
-    TransferError::new(Code::Internal, e.to_string())
+    TransferError::new(Exit::Internal, e.to_string())
 }
 
 /// Resolves all addresses of a host.
 pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, TransferError> {
     let failed = |e: &dyn Display| {
-        TransferError::new(Code::NetSetup, format!("{host}: {e}"))
+        TransferError::new(Exit::NetSetup, format!("{host}: {e}"))
             .fix("check the name and the resolver")
     };
     let found: Vec<_> = (host, port)
@@ -216,7 +216,7 @@ pub(crate) fn tunnel(
 /// Error for a tunnel that is not there, and UDP was not tried.
 pub(crate) fn no_tunnel(carrier: Carrier, e: &io::Error) -> TransferError {
     let text = format!("cannot go through {}: {e}", carrier.name());
-    TransferError::new(Code::UdpBlocked, text)
+    TransferError::new(Exit::UdpBlocked, text)
         .fix("leave --udp-timeout out, or have the server there started with --tcp")
 }
 
@@ -359,7 +359,7 @@ impl Visitor<'_> {
         }
         let own = self.identity.public();
         if let Some((text, fix)) = refused_key(&ended.reason, self.server, own) {
-            return Err(TransferError::new(Code::Auth, text).fix(fix));
+            return Err(TransferError::new(Exit::Auth, text).fix(fix));
         }
         Ok(ended.app)
     }
@@ -373,7 +373,7 @@ impl Visitor<'_> {
                 let text = format!(
                     "{server} takes what does not get through by UDP, but the farhaul there did not answer through it"
                 );
-                TransferError::new(Code::ConnectionLost, text).fix(Advice::again(
+                TransferError::new(Exit::ConnectionLost, text).fix(Advice::again(
                     "run the same command again; the server's log may say more",
                 ))
             }
@@ -406,6 +406,6 @@ mod tests {
         assert_eq!(Family::V4.resolve("127.0.0.1", 1).unwrap(), [v4]);
         let e = Family::V6.resolve("127.0.0.1", 1).unwrap_err();
         assert_eq!(e.text, "127.0.0.1 has no IPv6 address");
-        assert_eq!((e.code, &*e.fix), (Code::NetSetup, "leave -6 out"));
+        assert_eq!((e.code, &*e.fix), (Exit::NetSetup, "leave -6 out"));
     }
 }

@@ -7,7 +7,7 @@
 use std::{ffi::OsString, sync::Arc};
 
 use clap::FromArgMatches as _;
-use farhaul_transfer::Code;
+use farhaul_transfer::Exit;
 use serde_json::Value;
 
 pub use crate::app::console::{Cancel, Console, Level, Tell};
@@ -95,9 +95,9 @@ pub fn read(words: &[OsString], console: &dyn Console, reads: &Reads) -> Result<
     });
     let ended = ended.map_err(Failed::from);
     reads.end(match &ended {
-        Ok(()) => TransferError::new(Code::ConnectionLost, "the session was closed"),
+        Ok(()) => TransferError::new(Exit::ConnectionLost, "the session was closed"),
         Err(failed) => {
-            let code = Code::of_process(failed.exit.code).unwrap_or(Code::Internal);
+            let code = Exit::of_process(failed.exit.code).unwrap_or(Exit::Internal);
             TransferError::new(code, failed.text.as_str()).fix(failed.fix.as_str())
         }
     });

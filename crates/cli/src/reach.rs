@@ -6,7 +6,7 @@ use std::{io, net::SocketAddr};
 use farhaul_core::protocol::CloseReason;
 use farhaul_haul::PublicKey;
 use farhaul_io::{ShardError, Unsent};
-use farhaul_transfer::{Advice, Code, TransferError};
+use farhaul_transfer::{Advice, Exit, TransferError};
 use rustix::io::Errno;
 
 use crate::exit::Failure;
@@ -49,11 +49,11 @@ impl Unreached {
         }
     }
 
-    pub(crate) const fn code(self) -> Code {
+    pub(crate) const fn code(self) -> Exit {
         match self {
-            Self::Silent | Self::Refused | Self::Rejected => Code::UdpBlocked,
-            Self::Unfinished => Code::Busy,
-            Self::NoWay(_) | Self::TooLong { .. } => Code::NetSetup,
+            Self::Silent | Self::Refused | Self::Rejected => Exit::UdpBlocked,
+            Self::Unfinished => Exit::Busy,
+            Self::NoWay(_) | Self::TooLong { .. } => Exit::NetSetup,
         }
     }
 
@@ -149,7 +149,7 @@ fn local_fix(errno: i32, to: SocketAddr) -> Advice {
 
 /// The end of a session that could not even begin.
 pub(crate) fn unopened(e: &ShardError) -> TransferError {
-    let error = TransferError::new(Code::NetSetup, e.to_string());
+    let error = TransferError::new(Exit::NetSetup, e.to_string());
     match e {
         ShardError::Connect(to, e) if let Some(errno) = e.raw_os_error() => {
             error.fix(local_fix(errno, *to))
@@ -268,7 +268,7 @@ mod tests {
         ] {
             let found = Unreached::of(&CloseReason::NoAnswer, false, Some(unsent)).unwrap();
             let texts = (found.text("h", to), found.fix("it", to));
-            assert_eq!(found.code(), Code::NetSetup, "{texts:?}");
+            assert_eq!(found.code(), Exit::NetSetup, "{texts:?}");
             assert!(texts.0.contains(text) && texts.1.contains(fix), "{texts:?}");
         }
         let e = ShardError::Connect(to, Errno::NETUNREACH.into());

@@ -22,7 +22,7 @@ use farhaul_core::{text::plain, units::Rate};
 use farhaul_haul::PublicKey;
 use farhaul_io::clock;
 use farhaul_transfer::{
-    Code, TransferError,
+    TransferError,
     server::{Access, Right, Tickets},
 };
 use serde::{Deserialize, Serialize};
@@ -115,7 +115,7 @@ impl Record {
 }
 
 fn refusal(text: String) -> TransferError {
-    TransferError::new(Code::Auth, text).fix("ask for a new one")
+    TransferError::new(Exit::Auth, text).fix("ask for a new one")
 }
 
 /// The file.
@@ -265,7 +265,7 @@ impl From<Failure> for Hidden {
     fn from(e: Failure) -> Self {
         crate::cmd::note("warning", &format!("tickets: {e}"));
         let text = "the server cannot read or write its tickets";
-        Self(TransferError::new(Code::Internal, text).fix("ask its administrator"))
+        Self(TransferError::new(Exit::Internal, text).fix("ask its administrator"))
     }
 }
 
@@ -366,7 +366,7 @@ mod tests {
         book.end(&key, [1; 8]).unwrap();
         book.begin(&key, [1; 8]).unwrap();
         let why = book.begin(&key, [2; 8]).unwrap_err();
-        assert_eq!(why.code, Code::Auth);
+        assert_eq!(why.code, Exit::Auth);
         assert!(why.text.contains("used 2 times"), "{why}");
         assert!(book.right(&key).unwrap().is_some(), "one is under way");
         book.end(&key, [1; 8]).unwrap();

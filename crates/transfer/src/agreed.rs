@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use crate::{
     error::TransferError,
-    wire::{Code, Features, Offer, shown_range},
+    wire::{Exit, Features, Offer, shown_range},
 };
 
 /// Version and features that two ends use with each other.
@@ -55,7 +55,7 @@ impl Agreed {
             "install farhaul {} or newer there",
             env!("CARGO_PKG_VERSION")
         );
-        Err(TransferError::new(Code::Version, text).fix(fix))
+        Err(TransferError::new(Exit::Version, text).fix(fix))
     }
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn apart(
     } else {
         format!("this end, {here}, is older: install here the farhaul that {peer} has")
     };
-    TransferError::new(Code::Version, text).fix(fix)
+    TransferError::new(Exit::Version, text).fix(fix)
 }
 
 #[cfg(test)]
@@ -120,7 +120,7 @@ mod tests {
     fn without_a_common_version_both_ranges_and_the_older_end_are_named() {
         let (old, new) = (offer(6, 7, A), offer(8, 9, A));
         let here = Agreed::of(new, old, "the server").unwrap_err();
-        assert_eq!(here.code, Code::Version);
+        assert_eq!(here.code, Exit::Version);
         assert!(
             here.text
                 .ends_with("this end has versions 8 to 9, the server versions 6 to 7")
@@ -140,7 +140,7 @@ mod tests {
         let e = agreed
             .needs(A, "a pipe needs it", "the server")
             .unwrap_err();
-        assert_eq!(e.code, Code::Version);
+        assert_eq!(e.code, Exit::Version);
         assert!(e.fix.starts_with("install farhaul"), "{e}");
         let own = Agreed::with(&crate::wire::offer(), "the server").unwrap();
         assert_eq!(

@@ -39,7 +39,7 @@ use crate::{
     sender::Sender,
     summary::Handle,
     wire::{
-        Code, Direction, Entry, Existing, FilterSpec, Kind, Message, Mirror, OLDEST, Ordered,
+        Direction, Entry, Existing, Exit, FilterSpec, Kind, Message, Mirror, OLDEST, Ordered,
         Outbox, Place, RequestOptions, path,
     },
 };
@@ -67,7 +67,7 @@ impl Remote {
 #[derive(Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "independent options")]
 pub struct Options {
-    /// Set by another thread to the number of a [`Code`]: stop now with it, keep what can be continued.
+    /// Set by another thread to the number of a [`Exit`]: stop now with it, keep what can be continued.
     pub cancel: Arc<AtomicU8>,
     /// Called by worker threads when the session should be polled.
     pub wake: Option<Arc<dyn Fn() + Send + Sync>>,
@@ -156,9 +156,9 @@ impl Options {
     /// Error with which another thread wants the transfer to end.
     fn cancelled(&self) -> Option<TransferError> {
         let number = self.cancel.load(Ordering::Relaxed);
-        let code = Code::from_number(number).filter(|code| *code != Code::Ok)?;
+        let code = Exit::from_number(number).filter(|code| *code != Exit::Ok)?;
         let text = match code {
-            Code::Limit => "the time given by --max-time is over",
+            Exit::Limit => "the time given by --max-time is over",
             _ => "interrupted",
         };
         let fix = Advice::resume("run the same command again");
@@ -266,7 +266,7 @@ impl Upload {
             .collect();
         let names = full.iter().map(|p| p.as_os_str().as_bytes());
         if options.list.is_some() && (found.len() != 1 || found[0].is_file || sources.len() != 1) {
-            let e = TransferError::new(Code::Usage, "a list needs one source, which is a folder");
+            let e = TransferError::new(Exit::Usage, "a list needs one source, which is a folder");
             return Err(e.fix("name the folder that the paths in the list are in"));
         }
         let one_file = found.len() == 1 && found[0].is_file && sources.len() == 1;
@@ -277,7 +277,7 @@ impl Upload {
             .collect();
         options.filter.check_delete(&options.mirror, &folders)?;
         if options.mirror.delete.is_some() && options.list.is_some() {
-            let e = TransferError::new(Code::Usage, "--delete cannot be combined with a list");
+            let e = TransferError::new(Exit::Usage, "--delete cannot be combined with a list");
             return Err(e.fix("omit --files-from: what it does not list would be deleted"));
         }
         let wanted = options.request_to_receive(one_file)?;
@@ -328,7 +328,7 @@ impl Upload {
                 path::show(&to.path)
             );
             let fix = "what comes through a pipe has no name: give one at the end of the destination, or with --name";
-            return Err(TransferError::new(Code::Usage, text).fix(fix));
+            return Err(TransferError::new(Exit::Usage, text).fix(fix));
         }
         let now = clock::since_1970();
         let entry = Entry {
@@ -372,7 +372,7 @@ impl Download {
     /// the filter is too long to be sent.
     pub fn new(from: &[Remote], to: &Path, options: Options) -> Result<Self, TransferError> {
         if from.is_empty() {
-            return Err(TransferError::new(Code::Usage, "no source was named"));
+            return Err(TransferError::new(Exit::Usage, "no source was named"));
         }
         let places: Vec<Place> = from.iter().map(Remote::place).collect();
         check_places(&places)?;
@@ -507,7 +507,7 @@ impl Client {
     ) -> Result<(), TransferError> {
         if !one_file {
             let Message::Request { places, .. } = &self.request else {
-                return Err(TransferError::new(Code::Internal, "no request was made"));
+                return Err(TransferError::new(Exit::Internal, "no request was made"));
             };
             return Err(no_single_file(places.first().map_or(b"", |p| &p.path)));
         }
@@ -530,7 +530,7 @@ impl Client {
             filter.check_delete(&self.options.mirror, &[])?;
         }
         let Message::Request { tag, .. } = &self.request else {
-            return Err(TransferError::new(Code::Internal, "no request was made"));
+            return Err(TransferError::new(Exit::Internal, "no request was made"));
         };
         let rules = Rules {
             sync: self.options.sync,
@@ -547,7 +547,7 @@ impl Client {
         let host = self.options.host();
         let mut base = Base::local(to, one_file)?;
         base.dir = host.own(base.dir).map_err(|e| {
-            TransferError::new(Code::DestError, format!("cannot open the destination: {e}"))
+            TransferError::new(Exit::DestError, format!("cannot open the destination: {e}"))
         })?;
         let receiver = Receiver::new(base, *tag, rules, requested, progress, &host)?;
         self.endpoint.play(receiver.excluding(filter));
@@ -617,7 +617,7 @@ fn no_single_file(path: &[u8]) -> TransferError {
     };
     let text =
         format!("{name} is a folder, and only a single file can be written to the standard output");
-    TransferError::new(Code::Usage, text).fix("name one file, or copy to a folder")
+    TransferError::new(Exit::Usage, text).fix("name one file, or copy to a folder")
 }
 
 macro_rules! is_an_app {

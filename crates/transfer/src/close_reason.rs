@@ -4,7 +4,7 @@ use farhaul_core::protocol::CloseReason;
 
 use crate::{
     error::{Advice, TransferError},
-    wire::Code,
+    wire::Exit,
 };
 
 /// Separator of cause and remedy in a close reason.
@@ -28,7 +28,7 @@ pub(crate) fn of_benches(reason: CloseReason, declares: bool) -> CloseReason {
             let fix =
                 "start `farhaul serve` there on another port, or measure with `farhaul bench HOST`";
             CloseReason::Peer {
-                code: Code::Version.number().into(),
+                code: Exit::Version.number().into(),
                 text: [text, ADVICE, fix].concat(),
             }
         }
@@ -40,7 +40,7 @@ pub(crate) fn of_benches(reason: CloseReason, declares: bool) -> CloseReason {
 pub(crate) fn closed_by_server(reason: &CloseReason) -> CloseReason {
     let mut reason = reason.clone();
     if let CloseReason::Peer { code, .. } = &mut reason
-        && let Some(theirs) = u8::try_from(*code).ok().and_then(Code::from_number)
+        && let Some(theirs) = u8::try_from(*code).ok().and_then(Exit::from_number)
     {
         *code = theirs.of_server().number().into();
     }
@@ -54,24 +54,24 @@ pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
         CloseReason::Peer { code, text } => {
             let code = u8::try_from(*code)
                 .ok()
-                .and_then(Code::from_number)
-                .filter(|c| *c != Code::Ok);
-            let code = code.unwrap_or(Code::ConnectionLost);
+                .and_then(Exit::from_number)
+                .filter(|c| *c != Exit::Ok);
+            let code = code.unwrap_or(Exit::ConnectionLost);
             let (text, theirs) = text.rsplit_once(ADVICE).unwrap_or((text, ""));
             let text = format!("the peer ended the transfer: {text}");
             let fix = match code {
-                Code::NoSpace => {
+                Exit::NoSpace => {
                     Advice::resume("free space there, then run the same command again")
                 }
-                Code::Busy if !text.contains("sessions") => resume(),
-                Code::Busy if text.contains("from your address") => Advice::again(
+                Exit::Busy if !text.contains("sessions") => resume(),
+                Exit::Busy if text.contains("from your address") => Advice::again(
                     "run the same command again when one of them has ended; `farhaul serve --max-per-source` there sets their maximum number",
                 ),
-                Code::Busy => Advice::resume("run the same command again later").also(
+                Exit::Busy => Advice::resume("run the same command again later").also(
                     "; `farhaul serve --max-sessions` there sets the maximum number of sessions",
                 ),
                 _ if !theirs.is_empty() => Advice::of_peer(theirs.to_owned()),
-                _ if code.retryable() || code == Code::Limit => resume(),
+                _ if code.retryable() || code == Exit::Limit => resume(),
                 _ => Advice::default(),
             };
             TransferError::new(code, text).fix(fix)
@@ -79,39 +79,39 @@ pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
         CloseReason::Local { code, text } => {
             let code = u8::try_from(*code)
                 .ok()
-                .and_then(Code::from_number)
-                .filter(|c| *c != Code::Ok);
-            TransferError::new(code.unwrap_or(Code::ConnectionLost), text.clone()).fix(resume())
+                .and_then(Exit::from_number)
+                .filter(|c| *c != Exit::Ok);
+            TransferError::new(code.unwrap_or(Exit::ConnectionLost), text.clone()).fix(resume())
         }
-        CloseReason::NoAnswer => TransferError::new(Code::UdpBlocked, "no answer from the peer")
+        CloseReason::NoAnswer => TransferError::new(Exit::UdpBlocked, "no answer from the peer")
             .fix("check that `farhaul serve` runs there and that its UDP port is open"),
         CloseReason::Unfinished => TransferError::new(
-            Code::Busy,
+            Exit::Busy,
             "the peer answered, but the handshake was not finished",
         )
         .fix(Advice::again(
             "it is overloaded, or loss is high: run the same command again later",
         )),
         CloseReason::Version(text) => {
-            TransferError::new(Code::Version, format!("no common version: {text}"))
+            TransferError::new(Exit::Version, format!("no common version: {text}"))
                 .fix("install the same version on both sides")
         }
         CloseReason::Auth(text) | CloseReason::Denied(text) => {
-            TransferError::new(Code::Auth, format!("not authenticated: {text}"))
+            TransferError::new(Exit::Auth, format!("not authenticated: {text}"))
         }
         CloseReason::Protocol(text) => TransferError::new(
-            Code::Protocol,
+            Exit::Protocol,
             format!("the peer violated the protocol: {text}"),
         ),
-        CloseReason::Store(text) => TransferError::new(Code::Protocol, text.clone()),
-        CloseReason::Starved(text) => TransferError::new(Code::ConnectionLost, text.clone()).fix(
+        CloseReason::Store(text) => TransferError::new(Exit::Protocol, text.clone()),
+        CloseReason::Starved(text) => TransferError::new(Exit::ConnectionLost, text.clone()).fix(
             Advice::resume("check the disk there, then run the same command again"),
         ),
         CloseReason::Internal(text) => {
-            TransferError::new(Code::Internal, format!("a fault of this program: {text}"))
+            TransferError::new(Exit::Internal, format!("a fault of this program: {text}"))
                 .fix(Advice::resume("report it; run the same command again"))
         }
-        _ => TransferError::new(Code::ConnectionLost, "the connection was lost").fix(resume()),
+        _ => TransferError::new(Exit::ConnectionLost, "the connection was lost").fix(resume()),
     }
 }
 
@@ -126,13 +126,13 @@ mod tests {
             let text = close_text(error);
             error_of(&CloseReason::Peer { code, text })
         };
-        let error = TransferError::new(Code::DestError, "the disk is gone; look").fix("mount it");
+        let error = TransferError::new(Exit::DestError, "the disk is gone; look").fix("mount it");
         let heard = reported(&error);
-        assert_eq!((heard.code, &heard.fix[..]), (Code::DestError, "mount it"));
+        assert_eq!((heard.code, &heard.fix[..]), (Exit::DestError, "mount it"));
         assert!(heard.text.ends_with("the disk is gone; look"), "{heard}");
-        let silent = reported(&TransferError::new(Code::DestError, "gone"));
+        let silent = reported(&TransferError::new(Exit::DestError, "gone"));
         assert!(silent.text.ends_with("gone") && silent.fix.is_empty());
-        let lost = reported(&TransferError::new(Code::ConnectionLost, "gone"));
+        let lost = reported(&TransferError::new(Exit::ConnectionLost, "gone"));
         assert!(lost.fix.contains("run the same command again"));
     }
 
@@ -146,8 +146,8 @@ mod tests {
     #[test]
     fn a_panic_here_is_our_fault_and_not_the_networks() {
         let e = error_of(&CloseReason::Internal("index out of bounds".into()));
-        assert_eq!(e.code, Code::Internal);
+        assert_eq!(e.code, Exit::Internal);
         assert!(e.text.contains("index out of bounds"), "{e}");
-        assert_eq!(error_of(&CloseReason::TimedOut).code, Code::ConnectionLost);
+        assert_eq!(error_of(&CloseReason::TimedOut).code, Exit::ConnectionLost);
     }
 }

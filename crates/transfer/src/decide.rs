@@ -16,7 +16,7 @@ use crate::{
     reach::{Reach, TAKEN, UNSURE},
     sender::Identity,
     wire::{
-        Action, BLOCK, Code, Entry, Existing, Kind, Mirror, RequestOptions, Symlinks,
+        Action, BLOCK, Entry, Existing, Exit, Kind, Mirror, RequestOptions, Symlinks,
         path::{self, Tag},
     },
 };
@@ -128,12 +128,12 @@ impl Decision {
 /// Reason that an entry fails.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    pub(crate) code: Code,
+    pub(crate) code: Exit,
     pub(crate) why: String,
 }
 
 impl Refusal {
-    pub(crate) fn new(code: Code, why: impl Into<String>) -> Self {
+    pub(crate) fn new(code: Exit, why: impl Into<String>) -> Self {
         let why = why.into();
         Self { code, why }
     }
@@ -142,13 +142,13 @@ impl Refusal {
     pub(crate) fn of_link_to(to: &[u8]) -> Self {
         let to = path::show(to);
         let why = format!("is the same file as {to}, which did not arrive");
-        Self::new(Code::SourceChanged, why)
+        Self::new(Exit::SourceChanged, why)
     }
 }
 
 impl From<io::Error> for Refusal {
     fn from(e: io::Error) -> Self {
-        Self::new(Code::of_write(&e), e.to_string())
+        Self::new(Exit::of_write(&e), e.to_string())
     }
 }
 
@@ -160,7 +160,7 @@ impl From<Errno> for Refusal {
 
 impl From<&str> for Refusal {
     fn from(why: &str) -> Self {
-        Self::new(Code::DestError, why)
+        Self::new(Exit::DestError, why)
     }
 }
 

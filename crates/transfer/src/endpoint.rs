@@ -22,7 +22,7 @@ use crate::{
     role::{Role, RoleCore, State, has_none, not_requested},
     silence::Silence,
     summary::{Handle, Outcome, Summary, SummaryInput},
-    wire::{Code, Inbox, Message, Sending, Usage},
+    wire::{Exit, Inbox, Message, Sending, Usage},
 };
 
 /// Time without progress or messages after which a server ends the session.
@@ -178,7 +178,7 @@ impl Endpoint {
         if !self.brake.keep(self.now, role.core().sends, session) {
             let sharing = self.brake.sharing;
             let text = format!("this side cannot send by policy {sharing} or below a rate");
-            let e = TransferError::new(Code::Usage, text);
+            let e = TransferError::new(Exit::Usage, text);
             self.fail(e.fix("omit --policy and --max-rate"), session);
         }
         if self.brake.control.is_held() {
@@ -247,7 +247,7 @@ impl Endpoint {
             let minutes = IDLE.as_secs() / 60;
             let text = format!("the peer answered, but nothing moved for {minutes} minutes");
             let fix = Advice::resume("run the same command again");
-            TransferError::new(Code::ConnectionLost, text).fix(fix)
+            TransferError::new(Exit::ConnectionLost, text).fix(fix)
         })
     }
 

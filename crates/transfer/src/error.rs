@@ -5,7 +5,7 @@
 
 use std::{fmt, io, ops::Deref};
 
-use crate::wire::Code;
+use crate::wire::Exit;
 
 /// The words of advice to give the same command once more.
 const AGAIN: &str = "run the same command again";
@@ -108,7 +108,7 @@ impl Deref for Advice {
 #[error("{text}")]
 pub struct TransferError {
     /// The exit code.
-    pub code: Code,
+    pub code: Exit,
     /// Event and place, for people.
     pub text: String,
     /// Advice; may be empty.
@@ -132,9 +132,9 @@ impl TransferError {
     pub fn cannot_start(what: &str, e: &io::Error) -> Self {
         let text = format!("cannot start {what}: {e}");
         let Some(errno) = rustix::io::Errno::from_io_error(e) else {
-            return Self::new(Code::Internal, text);
+            return Self::new(Exit::Internal, text);
         };
-        Self::new(Code::NetSetup, text).fix(refused(errno))
+        Self::new(Exit::NetSetup, text).fix(refused(errno))
     }
 
     /// A session cannot be begun: for lack of descriptors or memory, or because this program may not.
@@ -147,13 +147,13 @@ impl TransferError {
     #[must_use]
     pub(crate) fn of_server(self) -> Self {
         match self.code {
-            Code::NetSetup => Self::new(Code::Busy, format!("the server {}", self.text)),
+            Exit::NetSetup => Self::new(Exit::Busy, format!("the server {}", self.text)),
             _ => self,
         }
     }
 
     /// An error without advice.
-    pub fn new(code: Code, text: impl Into<String>) -> Self {
+    pub fn new(code: Exit, text: impl Into<String>) -> Self {
         Self {
             code,
             text: text.into(),
@@ -178,7 +178,7 @@ impl TransferError {
 
     /// The peer did what no correct peer does.
     pub(crate) fn protocol(text: impl Into<String>) -> Self {
-        Self::new(Code::Protocol, text)
+        Self::new(Exit::Protocol, text)
     }
 }
 
@@ -216,17 +216,17 @@ mod tests {
             (Errno::PERM, "container"),
         ] {
             let error = TransferError::no_session(&errno.into());
-            assert_eq!(error.code, Code::NetSetup, "{error:?}");
+            assert_eq!(error.code, Exit::NetSetup, "{error:?}");
             assert!(error.fix.contains(fix), "{error:?}");
-            assert_eq!(error.of_server().code, Code::Busy);
+            assert_eq!(error.of_server().code, Exit::Busy);
         }
         let other = io::Error::other("ours");
-        assert_eq!(TransferError::no_thread(&other).code, Code::Internal);
+        assert_eq!(TransferError::no_thread(&other).code, Exit::Internal);
     }
 
     #[test]
     fn a_query_leaves_nothing_to_continue() {
-        let copy = TransferError::new(Code::Busy, "full")
+        let copy = TransferError::new(Exit::Busy, "full")
             .fix(Advice::resume("later, run the same command again"));
         assert!(copy.fix.is_again() && copy.fix.ends_with(CONTINUES));
         let told = Advice::of_peer(copy.fix.to_string());

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use crate::{
     error::{Advice, TransferError},
     quota,
-    wire::{Code, Tally, path::LINK_ADVICE},
+    wire::{Exit, Tally, path::LINK_ADVICE},
 };
 
 /// Failures and warnings kept with their text; more are only counted.
@@ -32,20 +32,20 @@ const OWN_ADVICE: [&str; 5] = [
 pub struct Failure {
     /// Reason, as the exit code's name.
     #[serde(serialize_with = "by_name")]
-    pub code: Code,
+    pub code: Exit,
     /// Path and cause.
     pub text: String,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn by_name<S: Serializer>(code: &Code, to: S) -> Result<S::Ok, S::Error> {
+fn by_name<S: Serializer>(code: &Exit, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(code.name())
 }
 
 /// Failures and warnings of one transfer.
 #[derive(Debug, Default)]
 pub(crate) struct FailureLog {
-    counts: BTreeMap<Code, u64>,
+    counts: BTreeMap<Exit, u64>,
     /// Number of failures that are links which a share does not take.
     links: u64,
     /// Number of failures that the same command cannot cure.
@@ -59,9 +59,9 @@ pub(crate) struct FailureLog {
 }
 
 impl FailureLog {
-    /// Notes a failure; `Code::Ok` makes it a warning.
-    pub(crate) fn add(&mut self, code: Code, text: String) {
-        let count = if code == Code::Ok {
+    /// Notes a failure; `Exit::Ok` makes it a warning.
+    pub(crate) fn add(&mut self, code: Exit, text: String) {
+        let count = if code == Exit::Ok {
             self.warnings.len()
         } else {
             *self.counts.entry(code).or_default() += 1;
@@ -74,7 +74,7 @@ impl FailureLog {
             return;
         }
         self.kept += text.len();
-        if code == Code::Ok {
+        if code == Exit::Ok {
             self.warnings.push(text);
         } else {
             self.failures.push(Failure { code, text });
@@ -88,7 +88,7 @@ impl FailureLog {
     }
 
     /// True if some file failed so.
-    pub(crate) fn has(&self, code: Code) -> bool {
+    pub(crate) fn has(&self, code: Exit) -> bool {
         self.counts.contains_key(&code)
     }
 
@@ -97,17 +97,17 @@ impl FailureLog {
     pub(crate) fn verdict(&self, tally: &Tally) -> Option<TransferError> {
         let total: u64 = self.counts.values().sum();
         let (&first, _) = self.counts.first_key_value()?;
-        let urgent = [Code::VerifyFailed, Code::NoSpace]
+        let urgent = [Exit::VerifyFailed, Exit::NoSpace]
             .into_iter()
             .find(|c| self.counts.contains_key(c));
         let arrived = tally.files_ok + tally.files_skipped + self.planned;
         let common = if self.counts.len() == 1 {
             first
         } else {
-            Code::Partial
+            Exit::Partial
         };
         let code = match urgent.unwrap_or(common) {
-            Code::SourceMissing if arrived > 0 => Code::Partial,
+            Exit::SourceMissing if arrived > 0 => Exit::Partial,
             code => code,
         };
         let cause = self
@@ -130,17 +130,17 @@ impl FailureLog {
             return Some(TransferError { settled, ..e });
         }
         let fix = match code {
-            Code::NoSpace if text.contains(quota::NEVER) => {
+            Exit::NoSpace if text.contains(quota::NEVER) => {
                 "have the quota raised there, or send less".into()
             }
-            Code::NoSpace => Advice::again("free some space, then run the same command again")
+            Exit::NoSpace => Advice::again("free some space, then run the same command again")
                 .with_end(CONTINUES),
-            Code::VerifyFailed => {
+            Exit::VerifyFailed => {
                 "the content was saved beside the target as '.bad'; check disk and memory of both machines".into()
             }
-            Code::SourceChanged => Advice::again("run the same command again when the files are at rest"),
-            Code::Limit => "see with -n what would be deleted, then give a higher limit".into(),
-            Code::Locked => "wait for the other run to end".into(),
+            Exit::SourceChanged => Advice::again("run the same command again when the files are at rest"),
+            Exit::Limit => "see with -n what would be deleted, then give a higher limit".into(),
+            Exit::Locked => "wait for the other run to end".into(),
             _ => Advice::again("fix the cause and run the same command again").with_end(CONTINUES),
         };
         Some(TransferError::new(code, text).fix(fix))
@@ -173,15 +173,15 @@ mod tests {
             files_ok: 3,
             ..Tally::default()
         };
-        log.add(Code::Ok, "link skipped".into());
+        log.add(Exit::Ok, "link skipped".into());
         assert_eq!(log.verdict(&tally), None);
-        log.add(Code::SourceChanged, "a".into());
-        assert_eq!(log.verdict(&tally).unwrap().code, Code::SourceChanged);
-        log.add(Code::Partial, "b".into());
-        assert_eq!(log.verdict(&tally).unwrap().code, Code::Partial);
-        log.add(Code::VerifyFailed, "c".into());
+        log.add(Exit::SourceChanged, "a".into());
+        assert_eq!(log.verdict(&tally).unwrap().code, Exit::SourceChanged);
+        log.add(Exit::Partial, "b".into());
+        assert_eq!(log.verdict(&tally).unwrap().code, Exit::Partial);
+        log.add(Exit::VerifyFailed, "c".into());
         let e = log.verdict(&tally).unwrap();
-        assert_eq!(e.code, Code::VerifyFailed);
+        assert_eq!(e.code, Exit::VerifyFailed);
         assert_eq!(e.text, "3 of 6 files failed; first: c");
     }
 
@@ -192,27 +192,27 @@ mod tests {
             log.add(code, cause.into());
             log.verdict(&Tally::default()).unwrap()
         };
-        let e = advised(Code::DestError, "a: it is there: choose another name");
+        let e = advised(Exit::DestError, "a: it is there: choose another name");
         assert_eq!(
             (&*e.text, &*e.fix),
             ("a: it is there", "choose another name")
         );
         let e = advised(
-            Code::NoSpace,
+            Exit::NoSpace,
             "a: needs 2 KiB, more than the share's quota of 1 KiB",
         );
         assert!(e.fix.starts_with("have the quota raised"), "{}", e.fix);
-        let e = advised(Code::NoSpace, "a: needs 2 KiB, 1 KiB is free");
+        let e = advised(Exit::NoSpace, "a: needs 2 KiB, 1 KiB is free");
         assert!(e.fix.starts_with("free some space"), "{}", e.fix);
     }
 
     #[test]
     fn a_missing_source_is_all_only_if_nothing_else_would_come() {
         let mut log = FailureLog::default();
-        log.add(Code::SourceMissing, "a".into());
+        log.add(Exit::SourceMissing, "a".into());
         let code = |log: &FailureLog| log.verdict(&Tally::default()).unwrap().code;
-        assert_eq!(code(&log), Code::SourceMissing);
+        assert_eq!(code(&log), Exit::SourceMissing);
         log.planned = 1;
-        assert_eq!(code(&log), Code::Partial);
+        assert_eq!(code(&log), Exit::Partial);
     }
 }

@@ -12,7 +12,7 @@ use farhaul_core::codec::VARINT_MAX;
 
 use crate::{
     error::TransferError,
-    wire::{Code, FilterSpec, MOST_PATTERN_BYTES, Mirror},
+    wire::{Exit, FilterSpec, MOST_PATTERN_BYTES, Mirror},
 };
 
 #[cfg(test)]
@@ -43,13 +43,13 @@ impl Filter {
         (least, most): (Option<u64>, Option<u64>),
     ) -> Result<Self, TransferError> {
         if let Some(bad) = include.iter().find(|p| p.starts_with('!')) {
-            let e = TransferError::new(Code::Usage, format!("'{bad}' cannot be included"));
+            let e = TransferError::new(Exit::Usage, format!("'{bad}' cannot be included"));
             return Err(e.fix("use --exclude for what is not wanted"));
         }
         let (least, most) = (least.unwrap_or(0), most.unwrap_or(VARINT_MAX));
         if least > most {
             let text = "no file is as large as the least size and as small as the most";
-            return Err(TransferError::new(Code::Usage, text));
+            return Err(TransferError::new(Exit::Usage, text));
         }
         Self::from_spec(FilterSpec {
             exclude: exclude.join("\n"),
@@ -93,7 +93,7 @@ impl Filter {
             let text = format!(
                 "patterns of more than {MOST_PATTERN_BYTES} bytes cannot be sent to a server"
             );
-            return Err(TransferError::new(Code::Usage, text).fix("use fewer, or copy in parts"));
+            return Err(TransferError::new(Exit::Usage, text).fix("use fewer, or copy in parts"));
         }
         Ok(self.spec.clone())
     }
@@ -150,7 +150,7 @@ impl Filter {
         } else {
             return Ok(());
         };
-        Err(TransferError::new(Code::Usage, text).fix(fix))
+        Err(TransferError::new(Exit::Usage, text).fix(fix))
     }
 }
 
@@ -211,11 +211,11 @@ mod tests {
     #[test]
     fn invalid_values_are_named() {
         let e = Filter::new(&["a[".into()], &[], (None, None)).unwrap_err();
-        assert_eq!(e.code, Code::Usage);
+        assert_eq!(e.code, Exit::Usage);
         assert!(e.text.contains("'a['"), "{}", e.text);
         assert!(Filter::new(&[], &["!x".into()], (None, None)).is_err());
         let long = filter(&["x".repeat(20_000).as_str()], &[]);
-        assert_eq!(long.to_send().unwrap_err().code, Code::Usage);
+        assert_eq!(long.to_send().unwrap_err().code, Exit::Usage);
         assert!(Filter::default().is_empty());
         let is_ambiguous = |line: &str| filter(&[line], &["*.bam"]).spec.is_ambiguous();
         for line in ["run{1,2}", "[ab]", "a\\ ", "a**", "x/**y/z"] {

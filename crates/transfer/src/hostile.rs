@@ -17,7 +17,7 @@ use farhaul_io::App;
 use farhaul_testkit::FakeSession;
 
 use crate::{
-    Code, Existing, Filter, TransferError,
+    Existing, Exit, Filter, TransferError,
     client::{Download, Options, Remote},
     server::{Allow, Policy, Server, Share},
     summary::{Handle, Outcome},

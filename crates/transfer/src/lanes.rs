@@ -30,7 +30,7 @@ use crate::{
     ranges::RangeSet,
     receiver::LaneLoad,
     sender::Origin,
-    wire::{Code, MOST_LANES, Place, Token},
+    wire::{Exit, MOST_LANES, Place, Token},
 };
 
 mod lane;
@@ -392,7 +392,7 @@ impl Joinable {
         drop(all);
         found.ok_or_else(|| {
             let text = "no copy with your key has this lane";
-            TransferError::new(Code::Auth, text).fix("the copy may be over; otherwise run it again")
+            TransferError::new(Exit::Auth, text).fix("the copy may be over; otherwise run it again")
         })
     }
 }

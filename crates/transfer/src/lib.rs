@@ -86,10 +86,10 @@ pub use receiver::{fuzz_journal, fuzz_journal_records};
 pub use requested::means_contents;
 pub use scan::{Content, Partition, Shard};
 pub use stripe::Striped;
-pub use summary::{End, Exit, Files, Handle, Outcome, Rtt, Summary, Verify};
+pub use summary::{End, Ended, Files, Handle, Outcome, Rtt, Summary, Verify};
 #[doc(hidden)]
 pub use wire::fuzz_messages;
 pub use wire::{
-    Action, Change, Code, Delete, Existing, MOST_LANES, Mirror, Ordered, Preserve, Shared, Suffix,
+    Action, Change, Delete, Existing, Exit, MOST_LANES, Mirror, Ordered, Preserve, Shared, Suffix,
     Symlinks, levels, offer, path::is_state,
 };

@@ -25,7 +25,7 @@ use crate::{
     role::{Role, RoleCore, State},
     scan::{self, Found, Listing, Problem, Selection, Source},
     wire::{
-        Action, Code, Entry, Kind, Message,
+        Action, Entry, Exit, Kind, Message,
         limits::TARGET_FRAME,
         path::{self, Tag},
     },
@@ -57,8 +57,8 @@ fn report(sink: Option<&Sink>, action: Action, entry: &Entry, why: String) {
 }
 
 /// Reports a failure about an entry that is not listed.
-fn report_failure(sink: Option<&Sink>, code: Code, text: &str) {
-    if let Some(sink) = sink.filter(|_| code != Code::Ok) {
+fn report_failure(sink: Option<&Sink>, code: Exit, text: &str) {
+    if let Some(sink) = sink.filter(|_| code != Exit::Ok) {
         sink(Planned::new(Action::Fail, Vec::new(), text.into()));
     }
 }
@@ -266,7 +266,7 @@ pub(crate) struct Planner {
     /// Found and not sent.
     found: Vec<Vec<u8>>,
     /// Found, and what keeps a copy from deleting it.
-    undeletable: Vec<(Code, String)>,
+    undeletable: Vec<(Exit, String)>,
     /// True while the search for deletions waits for room.
     unheard: bool,
     sink: Option<Sink>,
@@ -284,7 +284,7 @@ impl Planner {
     ) -> Result<Self, TransferError> {
         let error = |e: rustix::io::Errno| {
             let e = io::Error::from(e);
-            TransferError::new(Code::DestError, format!("destination: {e}"))
+            TransferError::new(Exit::DestError, format!("destination: {e}"))
                 .fix("choose a writable destination")
         };
         look.near.may_be_written().map_err(error)?;
@@ -354,8 +354,8 @@ impl Planner {
         let left_out = self.requested.check(entry)?;
         self.listed.add(name, entry.kind);
         let reserved = self.backups.refuse(name, self.tag, self.rules.strangers);
-        let refused = reserved.map(|why| (Code::DestError, why));
-        let refused = refused.or(left_out.map(|why| (Code::SourceChanged, why)));
+        let refused = reserved.map(|why| (Exit::DestError, why));
+        let refused = refused.or(left_out.map(|why| (Exit::SourceChanged, why)));
         Ok(refused.map_or_else(
             || admit(entry, &self.rules),
             |(code, why)| Err(Refusal::new(code, why)),
@@ -378,7 +378,7 @@ impl Planner {
         };
         let text = format!("{}: {why}", path::show(name));
         self.core.trouble(file, code, text);
-        self.core.tally.files_failed += u64::from(is_file || code != Code::Ok);
+        self.core.tally.files_failed += u64::from(is_file || code != Exit::Ok);
         report(self.sink.as_ref(), Action::Fail, entry, why);
         Action::Fail
     }
@@ -432,7 +432,7 @@ impl Planner {
         }
         if entry.kind == Kind::File {
             let held = self.space.reserve(entry.allocated);
-            held.map_err(|why| Refusal::new(Code::NoSpace, why))?;
+            held.map_err(|why| Refusal::new(Exit::NoSpace, why))?;
         }
         if let Some(dir) = &dir {
             confine::may_change(dir, self.closed.has(parent))?;
@@ -485,7 +485,7 @@ impl Role for Planner {
                 Ok(())
             }
             Message::Failed { code, text, .. } if !self.core.is_finished() => {
-                self.core.tally.files_failed += u64::from(code != Code::Ok);
+                self.core.tally.files_failed += u64::from(code != Exit::Ok);
                 let text = path::show(&text);
                 report_failure(self.sink.as_ref(), code, &text);
                 self.core.log.add(code, text);

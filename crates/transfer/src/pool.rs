@@ -24,7 +24,7 @@ use crate::{
     error::TransferError,
     host::{Host, VirtualTime},
     pages::Pages,
-    wire::Code,
+    wire::Exit,
 };
 
 /// Poll interval of workers when the session is not woken.
@@ -82,7 +82,7 @@ impl Broken {
 /// A fault of ours, met while `doing` something.
 pub(crate) fn internal(doing: &str, why: &str) -> TransferError {
     let text = format!("internal error while {doing}: {why}");
-    TransferError::new(Code::Internal, text)
+    TransferError::new(Exit::Internal, text)
         .fix("this is a fault of farhaul: report it, with this line; the same command continues")
 }
 
@@ -490,7 +490,7 @@ mod tests {
                 Ok(n) => said += n,
                 Err(e) => {
                     let error = e.error("a/b");
-                    assert_eq!(error.code, Code::Internal);
+                    assert_eq!(error.code, Exit::Internal);
                     assert_eq!(error.text, "internal error while testing a/b: injected");
                     broken += 1;
                 }

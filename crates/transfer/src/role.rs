@@ -19,7 +19,7 @@ use crate::{
     progress::{Phase, Progress},
     scan::{Partition, Problem},
     stripe::Striped,
-    wire::{Code, Hash, Message, NOT_LISTED, Outbox, Tally, path, short},
+    wire::{Exit, Hash, Message, NOT_LISTED, Outbox, Tally, path, short},
 };
 
 /// Progress of a role to its end.
@@ -189,7 +189,7 @@ impl RoleCore {
     }
 
     /// Reports to the sender what is wrong with `file`, or a warning.
-    pub(crate) fn trouble(&mut self, file: u64, code: Code, text: String) {
+    pub(crate) fn trouble(&mut self, file: u64, code: Exit, text: String) {
         self.out.push(&Message::Trouble {
             file,
             code,
@@ -200,8 +200,8 @@ impl RoleCore {
 
     /// Notes what the receiver says about a file; false if that is nothing but that the existing
     /// file stays.
-    pub(crate) fn take_trouble(&mut self, code: Code, text: &[u8]) -> bool {
-        let told = code != Code::Ok || !text.is_empty();
+    pub(crate) fn take_trouble(&mut self, code: Exit, text: &[u8]) -> bool {
+        let told = code != Exit::Ok || !text.is_empty();
         if told {
             self.log.add(code.of_server(), path::show(text));
         }

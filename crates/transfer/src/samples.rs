@@ -30,7 +30,7 @@ use crate::{
     error::TransferError,
     names::Cursor,
     server::Share,
-    wire::{Code, Direction, path},
+    wire::{Direction, Exit, path},
 };
 
 /// The longest name: the programs keep it in a kilobyte, with a zero at its end.
@@ -124,7 +124,7 @@ impl Part {
             .is_ok_and(|there| !there.is_file() && !there.is_symlink());
         if local.is_dir() || local.file_name().is_none() || special {
             let text = format!("{shown} is no file name, or is no file");
-            return Err(refused(Code::DestError, text).fix("name the file to write"));
+            return Err(refused(Exit::DestError, text).fix("name the file to write"));
         }
         let mut path = local.as_os_str().to_owned();
         path.push(PART);
@@ -136,14 +136,14 @@ impl Part {
             .open(&path);
         let file = opened.map_err(|e| match e.kind() {
             io::ErrorKind::AlreadyExists => refused(
-                Code::Locked,
+                Exit::Locked,
                 format!(
                     "{} exists: another run writes it, or one was ended",
                     path.display()
                 ),
             )
             .fix("remove it if none does"),
-            _ => refused(Code::of_write(&e), format!("{}: {e}", path.display())),
+            _ => refused(Exit::of_write(&e), format!("{}: {e}", path.display())),
         })?;
         Ok(Self {
             path,
@@ -181,7 +181,7 @@ impl Part {
     }
 
     fn failed(&self, e: &io::Error) -> TransferError {
-        TransferError::new(Code::of_write(e), format!("{}: {e}", self.path.display()))
+        TransferError::new(Exit::of_write(e), format!("{}: {e}", self.path.display()))
     }
 }
 
@@ -198,7 +198,7 @@ impl Drop for Part {
 pub fn check_name(name: &[u8], most: usize) -> Result<(), TransferError> {
     if name.is_empty() || name.len() > most || name.contains(&0) {
         let text = format!("a name has 1 to {most} bytes, none of them zero");
-        return Err(TransferError::new(Code::Usage, text));
+        return Err(TransferError::new(Exit::Usage, text));
     }
     Ok(())
 }
@@ -285,7 +285,7 @@ impl App for SendFile {
             Event::Readable => {
                 session.read(&mut self.asked);
                 if self.asked.len() > 4 + NAME_MAX || self.answer.is_some() {
-                    session.close(now, Code::Protocol.number().into(), "more than one name");
+                    session.close(now, Exit::Protocol.number().into(), "more than one name");
                 } else if let Err(e) = self.answer(session) {
                     session.close(now, e.code.number().into(), &e.text);
                 }
@@ -303,7 +303,7 @@ impl App for SendFile {
 
     fn poll(&mut self, now: Instant, session: &mut dyn Session) {
         if self.next_wake().is_some_and(|at| at <= now) {
-            session.close(now, Code::Protocol.number().into(), "no request");
+            session.close(now, Exit::Protocol.number().into(), "no request");
             self.since = None;
         }
     }
@@ -340,7 +340,7 @@ impl RecvFile {
 
     /// Bytes fetched, or why not.
     pub fn result(mut self) -> Result<u64, TransferError> {
-        let lost = || TransferError::new(Code::ConnectionLost, "the session never ended");
+        let lost = || TransferError::new(Exit::ConnectionLost, "the session never ended");
         self.result.take().unwrap_or_else(|| Err(lost()))
     }
 
@@ -353,7 +353,7 @@ impl RecvFile {
             let name = path::show(&self.name);
             self.size = Some(u64::try_from(size).map_err(|_| match size {
                 -1 => {
-                    TransferError::new(Code::SourceMissing, format!("the server has no '{name}'"))
+                    TransferError::new(Exit::SourceMissing, format!("the server has no '{name}'"))
                 }
                 _ => TransferError::protocol(format!("'{name}' cannot have {size} bytes")),
             })?);
@@ -487,7 +487,7 @@ mod tests {
             b"\x01\0\0\0ab",
         ] {
             end.asked = bad.to_vec();
-            assert_eq!(end.name().unwrap_err().code, Code::Protocol, "{bad:?}");
+            assert_eq!(end.name().unwrap_err().code, Exit::Protocol, "{bad:?}");
         }
     }
 
@@ -506,18 +506,18 @@ mod tests {
         };
         let five = 5_i64.to_le_bytes();
         assert_eq!(fetch(&[&five, b"123"]), Ok(false));
-        assert_eq!(fetch(&[&five, b"123456"]), Err(Code::Protocol));
-        assert_eq!(fetch(&[&(-1_i64).to_le_bytes()]), Err(Code::SourceMissing));
-        assert_eq!(fetch(&[&(-2_i64).to_le_bytes()]), Err(Code::Protocol));
+        assert_eq!(fetch(&[&five, b"123456"]), Err(Exit::Protocol));
+        assert_eq!(fetch(&[&(-1_i64).to_le_bytes()]), Err(Exit::SourceMissing));
+        assert_eq!(fetch(&[&(-2_i64).to_le_bytes()]), Err(Exit::Protocol));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         assert_eq!(fetch(&[&five[..4], &five[4..], b"123", b"45"]), Ok(true));
         assert_eq!(std::fs::read(&local).unwrap(), b"12345");
         let first = RecvFile::new(b"s/f", &local).unwrap();
         let second = RecvFile::new(b"s/f", &local).err().unwrap();
-        assert_eq!(second.code, Code::Locked);
+        assert_eq!(second.code, Exit::Locked);
         drop(first);
-        assert_eq!(RecvFile::new(b"", &local).err().unwrap().code, Code::Usage);
+        assert_eq!(RecvFile::new(b"", &local).err().unwrap().code, Exit::Usage);
         let error = RecvFile::new(b"s/f", folder.path()).err().unwrap();
-        assert_eq!(error.code, Code::DestError);
+        assert_eq!(error.code, Exit::DestError);
     }
 }

@@ -27,7 +27,7 @@ use crate::{
     progress::Progress,
     sender::Stamp,
     wire::{
-        Code, Entry, Kind, Preserve, Symlinks,
+        Entry, Exit, Kind, Preserve, Symlinks,
         path::{self, Tag},
     },
 };
@@ -179,7 +179,7 @@ pub(crate) struct Selection {
 /// Problem with an entry, which will not be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
-    pub(crate) code: Code,
+    pub(crate) code: Exit,
     pub(crate) text: String,
 }
 
@@ -396,14 +396,14 @@ impl Scanner<'_> {
         &mut self,
         source: &Source,
         name: &[u8],
-        code: Code,
+        code: Exit,
         why: &dyn std::fmt::Display,
     ) -> Result<(), Gone> {
         let name = if name.is_empty() { &source.typed } else { name };
         self.say(name, code, why)
     }
 
-    fn say(&mut self, path: &[u8], code: Code, why: &dyn std::fmt::Display) -> Result<(), Gone> {
+    fn say(&mut self, path: &[u8], code: Exit, why: &dyn std::fmt::Display) -> Result<(), Gone> {
         let text = format!("{}: {why}", path::show(path));
         self.push(Found::Problem(Problem { code, text }))
     }
@@ -417,11 +417,11 @@ impl Scanner<'_> {
         if source.is_file {
             return match confine::stat(&source.root, &source.rel) {
                 Ok(Some(stat)) if is_special(&stat) => {
-                    self.problem(source, &source.name, Code::Partial, &SPECIAL)
+                    self.problem(source, &source.name, Exit::Partial, &SPECIAL)
                 }
                 Ok(Some(stat)) => self.child((index, source), &source.rel, &source.name, &stat),
-                Ok(None) => self.problem(source, &source.name, Code::SourceChanged, &"vanished"),
-                Err(e) => self.problem(source, &source.name, Code::Partial, &e),
+                Ok(None) => self.problem(source, &source.name, Exit::SourceChanged, &"vanished"),
+                Err(e) => self.problem(source, &source.name, Exit::Partial, &e),
             };
         }
         let first = Folder {
@@ -437,7 +437,7 @@ impl Scanner<'_> {
             let listed = self.directory((index, source), &folder, &mut stack)?;
             stack[mark..].reverse();
             if let Err(e) = listed {
-                self.problem(source, &folder.name, Code::of_read(&e), &e)?;
+                self.problem(source, &folder.name, Exit::of_read(&e), &e)?;
             }
         }
         Ok(())
@@ -471,7 +471,7 @@ impl Scanner<'_> {
                 Ok(None) => {
                     // The last part tells of changes during any of them.
                     if names.has_changed() {
-                        self.problem(source.1, name, Code::SourceChanged, &CHANGED)?;
+                        self.problem(source.1, name, Exit::SourceChanged, &CHANGED)?;
                     }
                     return Ok(Ok(()));
                 }
@@ -490,10 +490,10 @@ impl Scanner<'_> {
                 Ok(None) => self.problem(
                     source.1,
                     &child.name,
-                    Code::SourceChanged,
+                    Exit::SourceChanged,
                     &"vanished after listing",
                 )?,
-                Err(e) => self.problem(source.1, &child.name, Code::Partial, &e)?,
+                Err(e) => self.problem(source.1, &child.name, Exit::Partial, &e)?,
             }
             let added = stack.get(before..).unwrap_or_default();
             self.stacked += added.iter().map(Folder::cost).sum::<usize>();
@@ -593,9 +593,9 @@ impl Scanner<'_> {
                     "an earlier source is already sent as {}: skipped; copy it by itself to another name",
                     path::show(name)
                 );
-                return self.say(&source.1.spoken(name), Code::Partial, &why);
+                return self.say(&source.1.spoken(name), Exit::Partial, &why);
             }
-            Err(e) => return self.problem(source.1, name, Code::Partial, &e),
+            Err(e) => return self.problem(source.1, name, Exit::Partial, &e),
         }
         let Some(partitioner) = &mut self.partitioner else {
             return self.hand_over(source, rel, name, (stat, None));
@@ -623,29 +623,29 @@ impl Scanner<'_> {
         (stat, cut): (&Stat, Option<&Cut>),
     ) -> Result<(), Gone> {
         if let Some(why) = path::refusal(name) {
-            return self.problem(source.1, name, Code::Partial, &why);
+            return self.problem(source.1, name, Exit::Partial, &why);
         }
         let (kind, target) = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile if stat.st_size == 0 && has_content(source.1, rel) => {
                 let why = "reports a size of 0 and is not empty, as files of /proc: skipped; copy its content to a file first";
-                return self.problem(source.1, name, Code::Partial, &why);
+                return self.problem(source.1, name, Exit::Partial, &why);
             }
             FileType::RegularFile
                 if is_page_of_nothing(stat) && is_shorter(source.1, rel, stat) =>
             {
                 let why = "has fewer bytes than its size, as files of /sys: skipped; copy its content to a file first";
-                return self.problem(source.1, name, Code::Partial, &why);
+                return self.problem(source.1, name, Exit::Partial, &why);
             }
             FileType::Directory => (Kind::Dir, Vec::new()),
             FileType::Symlink => match link_target(source.1, rel) {
                 Ok(target) => (Kind::Symlink, target),
-                Err(e) => return self.problem(source.1, name, Code::Partial, &e),
+                Err(e) => return self.problem(source.1, name, Exit::Partial, &e),
             },
             // Special files are left out before.
             _ => (Kind::File, Vec::new()),
         };
         if let Err(e) = self.can_be_read(source.1, rel, kind) {
-            return self.problem(source.1, name, Code::of_read(&e), &e);
+            return self.problem(source.1, name, Exit::of_read(&e), &e);
         }
         if kind == Kind::Symlink
             && let Some(refusal) = path::link_refusal(name, &target)

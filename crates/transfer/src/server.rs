@@ -32,7 +32,7 @@ use crate::{
     requested::Requested,
     summary::Handle,
     wire::{
-        Code, Direction, Features, Message, NEWEST, OLDEST, Outbox, Place, RequestOptions,
+        Direction, Exit, Features, Message, NEWEST, OLDEST, Outbox, Place, RequestOptions,
         path::{self, Tag},
         short,
     },
@@ -299,7 +299,7 @@ impl Server {
                 version: request.version,
                 one_file,
             }),
-            Err(e) if e.code == Code::Locked && (held || self.is_held(&request)) => {
+            Err(e) if e.code == Exit::Locked && (held || self.is_held(&request)) => {
                 let tag = self.own_tag(&request);
                 let mut live = self.policy.live();
                 let slot = live.entry(tag).or_default();
@@ -386,7 +386,7 @@ impl Server {
         if options.pipe && base.rename.is_none() {
             let text = format!("{} is a folder", path::show(rel));
             let fix = "name a file, or say by --name what it is to be called there";
-            return Err(TransferError::new(Code::Usage, text).fix(fix));
+            return Err(TransferError::new(Exit::Usage, text).fix(fix));
         }
         let holder = Arc::new(Holder::of(&base, self.now));
         rules.alone = self.is_alone(share, rel, base.rename.is_some(), &rules)?;
@@ -419,7 +419,7 @@ impl Server {
                 "a backup of {} would have a name that was not granted",
                 path::show(rel)
             );
-            return Err(TransferError::new(Code::Auth, text).fix("omit --backup"));
+            return Err(TransferError::new(Exit::Auth, text).fix("omit --backup"));
         }
         Ok(alone)
     }
@@ -493,7 +493,7 @@ impl Server {
             holder.heard.store(self.now.as_nanos(), Relaxed);
         }
         if holder.superseded.load(Relaxed) {
-            let e = TransferError::new(Code::Locked, "the same command was started again");
+            let e = TransferError::new(Exit::Locked, "the same command was started again");
             self.endpoint.fail(e, session);
             self.let_go();
         }
@@ -518,7 +518,7 @@ impl Server {
                     ),
                 )
             };
-            TransferError::new(Code::ConnectionLost, text).fix(fix)
+            TransferError::new(Exit::ConnectionLost, text).fix(fix)
         } else if let Some(e) = self.endpoint.idle() {
             e
         } else {

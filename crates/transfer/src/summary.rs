@@ -19,7 +19,7 @@ use crate::{
     role::RoleCore,
     scan::Partition,
     stripe::Striped,
-    wire::{Code, Sending, Usage, path},
+    wire::{Exit, Sending, Usage, path},
 };
 
 /// Counts of files.
@@ -39,7 +39,7 @@ pub struct Files {
 
 /// Exit of the process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Exit {
+pub struct Ended {
     /// The exit code.
     pub code: u8,
     /// Name of the exit code.
@@ -52,10 +52,10 @@ pub struct Exit {
     pub fix: String,
 }
 
-impl Exit {
+impl Ended {
     /// Exit by this error, or success.
     fn of(error: Option<&TransferError>) -> Self {
-        let code = error.map_or(Code::Ok, |e| e.code);
+        let code = error.map_or(Exit::Ok, |e| e.code);
         Self {
             code: code.number(),
             name: code.name(),
@@ -230,7 +230,7 @@ pub struct Summary {
     /// Warnings; at most 1,000.
     pub warnings: Vec<String>,
     /// Exit of the process.
-    pub exit: Exit,
+    pub exit: Ended,
     /// Partition, of one of several shards, once everything was listed.
     #[serde(skip)]
     pub partition: Option<Partition>,
@@ -347,7 +347,7 @@ impl Summary {
             limited_by: sending.map_or_else(BTreeMap::new, |s| limits(&s, silent, seconds)),
             failures: core.log.failures.clone(),
             warnings: core.log.warnings.clone(),
-            exit: Exit::of(error),
+            exit: Ended::of(error),
             partition: core.partition.clone(),
             stripes: core.stripes.clone(),
             max_rate: None,

@@ -236,7 +236,7 @@ fn explained(name: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use farhaul_core::stats::Why;
-    use farhaul_transfer::{Action, Code, Phase};
+    use farhaul_transfer::{Action, Phase};
 
     use super::*;
     use crate::{app::copy::events::EVENTS, connect::Carrier};
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn every_code_and_every_word_is_known() {
         for number in 0..=u8::MAX {
-            if let Some(code) = Code::from_number(number) {
+            if let Some(code) = Exit::from_number(number) {
                 assert!(!explained(&number.to_string()).is_empty(), "{number}");
                 assert!(!explained(code.name()).is_empty(), "{}", code.name());
             }

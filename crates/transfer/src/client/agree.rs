@@ -6,7 +6,7 @@ use super::{Client, To};
 use crate::{
     agreed::{Agreed, OTHER_PATTERNS},
     error::TransferError,
-    wire::{Code, Features, MOST_PLACE_BYTES, MOST_PLACES, Message, Place, Symlinks},
+    wire::{Exit, Features, MOST_PLACE_BYTES, MOST_PLACES, Message, Place, Symlinks},
 };
 
 impl Client {
@@ -57,5 +57,5 @@ pub(super) fn check_places(places: &[Place]) -> Result<(), TransferError> {
         places.len(),
     );
     let fix = "name their folder, with --include, or copy in parts";
-    Err(TransferError::new(Code::Usage, text).fix(fix))
+    Err(TransferError::new(Exit::Usage, text).fix(fix))
 }

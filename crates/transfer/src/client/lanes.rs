@@ -18,7 +18,7 @@ use crate::{
     error::TransferError,
     lanes::{self, Link, WORTH_LANES, lanes_by_cores},
     progress::Phase,
-    wire::{Code, Features, MOST_LANES, Message, Outbox, Token},
+    wire::{Exit, Features, MOST_LANES, Message, Outbox, Token},
 };
 
 impl Client {
@@ -44,7 +44,7 @@ impl Client {
         self.wanted = Some(lanes);
         if lanes > 1 && !can && chosen {
             let text = "one lane carries this copy: the server's version has no lanes";
-            role.core().log.add(Code::Ok, text.into());
+            role.core().log.add(Exit::Ok, text.into());
         } else if lanes > 1 && can {
             self.out.push(&Message::WantLanes { lanes, chosen });
         }

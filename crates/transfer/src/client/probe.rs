@@ -19,7 +19,7 @@ use crate::{
     close_reason::{closed_by_server, error_of},
     error::{Advice, TransferError},
     server::DiskSpeed,
-    wire::{Code, Features, Inbox, Message, Offer, Shared},
+    wire::{Exit, Features, Inbox, Message, Offer, Shared},
 };
 
 /// Time that the answer may take.
@@ -264,11 +264,11 @@ impl App for Probe {
         }
         if self.stop.as_ref().is_some_and(Stop::is_set) {
             self.stop = None;
-            let e = TransferError::new(Code::INTERRUPTED, "interrupted");
+            let e = TransferError::new(Exit::INTERRUPTED, "interrupted");
             self.give_up(now, e, session);
         } else if self.until.is_some_and(|until| until <= now) {
             self.until = None;
-            let e = TransferError::new(Code::ConnectionLost, "the server did not answer in time");
+            let e = TransferError::new(Exit::ConnectionLost, "the server did not answer in time");
             self.give_up(now, e, session);
         }
     }
@@ -294,5 +294,5 @@ pub fn offers_probes(declared: &[u8]) -> Result<(), TransferError> {
         "install farhaul {} or newer there",
         env!("CARGO_PKG_VERSION")
     );
-    Err(TransferError::new(Code::Version, text).fix(fix))
+    Err(TransferError::new(Exit::Version, text).fix(fix))
 }

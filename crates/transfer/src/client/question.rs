@@ -5,7 +5,7 @@ use farhaul_core::codec::VARINT_MAX;
 use super::Remote;
 use crate::{
     error::TransferError,
-    wire::{Change, Code, Entry, Kind, Place, path::NAME_MAX},
+    wire::{Change, Entry, Exit, Kind, Place, path::NAME_MAX},
 };
 
 /// The most bytes of one read.
@@ -56,7 +56,7 @@ impl Question {
     /// Refuses here what no server takes: it would end the session of all.
     pub(super) fn check(&self) -> Result<(), TransferError> {
         let refused = |text: String, fix: &str| {
-            let e = TransferError::new(Code::Usage, text);
+            let e = TransferError::new(Exit::Usage, text);
             Err(e.fix(fix))
         };
         let (Self::List(at) | Self::Stat(at) | Self::Read(at, ..) | Self::Change(at, _)) = self;

@@ -29,7 +29,7 @@ use crate::{
     error::{Advice, TransferError},
     ranges::RangeSet,
     read::REQUESTS,
-    wire::{Code, Entry, Features, FileVersion, Hash, Inbox, LAST_ID, Message, Outbox},
+    wire::{Entry, Exit, Features, FileVersion, Hash, Inbox, LAST_ID, Message, Outbox},
 };
 
 /// Bytes that may be on their way: two round trips of 100 ms at 10 Gbit/s.
@@ -118,7 +118,7 @@ impl Reads {
             }
             if state.last == LAST_ID {
                 let text = "this session has had as many requests as it can have";
-                return Err(TransferError::new(Code::ConnectionLost, text).fix("open another"));
+                return Err(TransferError::new(Exit::ConnectionLost, text).fix("open another"));
             }
             state.last += 1;
             let id = state.last;
@@ -218,7 +218,7 @@ fn check(bytes: Vec<u8>, end: &End) -> Result<Found, TransferError> {
         return Ok(Found::Content(bytes, version));
     }
     let text = "what arrived is not what the server read: the file was changed meanwhile, or a memory is faulty";
-    Err(TransferError::new(Code::SourceChanged, text).fix("read it again"))
+    Err(TransferError::new(Exit::SourceChanged, text).fix("read it again"))
 }
 
 /// A request that was sent.
@@ -550,11 +550,11 @@ impl Reader {
     fn move_on(&mut self, now: Instant, session: &mut dyn Session) -> Result<(), TransferError> {
         if self.stop.as_ref().is_some_and(Stop::is_set) {
             self.stop = None;
-            return Err(TransferError::new(Code::INTERRUPTED, "interrupted"));
+            return Err(TransferError::new(Exit::INTERRUPTED, "interrupted"));
         }
         if self.reads.lock().closing {
             let text = "the session was closed";
-            self.failed = Some(TransferError::new(Code::ConnectionLost, text).fix("ask again"));
+            self.failed = Some(TransferError::new(Exit::ConnectionLost, text).fix("ask again"));
             session.close(now, 0, "done");
             return Ok(());
         }
@@ -568,7 +568,7 @@ impl Reader {
         self.out.flush(session);
         if !self.sent.is_empty() && now.since(self.heard) >= ANSWERS_WITHIN {
             let text = "the server has requests, and has not answered for two minutes";
-            return Err(TransferError::new(Code::ConnectionLost, text).fix("try again"));
+            return Err(TransferError::new(Exit::ConnectionLost, text).fix("try again"));
         }
         Ok(())
     }

@@ -364,15 +364,15 @@ fn what_no_destination_takes() {
     };
     for (entry, rules, expected) in [
         (of(Kind::Symlink, "f"), PLAIN, None),
-        (of(Kind::Symlink, "/f"), PLAIN, Some(Code::Partial)),
+        (of(Kind::Symlink, "/f"), PLAIN, Some(Exit::Partial)),
         (of(Kind::Symlink, "/f"), keeps_links(Symlinks::Keep), None),
         (
             of(Kind::Symlink, ""),
             keeps_links(Symlinks::Keep),
-            Some(Code::Partial),
+            Some(Exit::Partial),
         ),
         (of(Kind::HardLink, "f"), PLAIN, None),
-        (of(Kind::HardLink, "f"), bare, Some(Code::DestError)),
+        (of(Kind::HardLink, "f"), bare, Some(Exit::DestError)),
         (of(Kind::File, ""), bare, None),
     ] {
         let refused = admit(&entry, &rules).err().map(|refusal| refusal.code);

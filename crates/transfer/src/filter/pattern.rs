@@ -3,7 +3,7 @@
 
 use regex::bytes::{RegexSet, RegexSetBuilder};
 
-use crate::{error::TransferError, wire::Code};
+use crate::{error::TransferError, wire::Exit};
 
 /// Bytes that compiled patterns may take.
 const MOST: usize = 64 << 20;
@@ -28,7 +28,7 @@ impl Patterns {
     /// Compiles lines; an error names the one that matches nothing.
     pub(super) fn new(texts: impl Iterator<Item = String>) -> Result<Self, TransferError> {
         let wrong =
-            |text: String| TransferError::new(Code::Usage, text).fix("write it as in .gitignore");
+            |text: String| TransferError::new(Exit::Usage, text).fix("write it as in .gitignore");
         let (mut expressions, mut lines) = (Vec::new(), Vec::new());
         for text in texts {
             let parsed = parse(&text).map_err(|why| wrong(format!("pattern '{text}' {why}")))?;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use farhaul_core::{congestion::Sharing, units::Rate};
 
 use crate::wire::{
-    Access, Action, BLOCK, Change, Code, Delete, Direction, Entry, Existing, Facts, FilterSpec,
+    Access, Action, BLOCK, Change, Delete, Direction, Entry, Existing, Exit, Facts, FilterSpec,
     Hash, Kind, MOST_LANES, Message, Mirror, OLDEST, Owner, Place, Preserve, RequestOptions,
     Sending, Shared, Suffix, Symlinks, Tally, Usage,
 };
@@ -152,8 +152,8 @@ impl Bytes<'_> {
         [self.u8(); 32]
     }
 
-    fn code(&mut self) -> Code {
-        Code::from_number(self.u8() % 40).unwrap_or(Code::NoSpace)
+    fn code(&mut self) -> Exit {
+        Exit::from_number(self.u8() % 40).unwrap_or(Exit::NoSpace)
     }
 
     fn tally(&mut self) -> Tally {
@@ -227,7 +227,7 @@ impl Bytes<'_> {
             },
             9 => Message::Unanswered {
                 id,
-                code: Code::Partial,
+                code: Exit::Partial,
                 text: self.take(),
             },
             12 | 13 => Message::Change {

@@ -53,7 +53,7 @@ fn a_client_takes_only_answers_to_what_it_asked() {
     // An older server is asked for nothing that it does not know.
     let (mut victim, reads) = client(crate::wire::offer_of(Features::READS));
     let (id, answer) = answers(&reads).remove(0);
-    assert_eq!((id, answer.unwrap_err().code), (1, Code::Version));
+    assert_eq!((id, answer.unwrap_err().code), (1, Exit::Version));
     assert!(!victim.line.is_closed());
     assert!(!victim.has_said(|m| matches!(m, Message::Change { .. })));
 }

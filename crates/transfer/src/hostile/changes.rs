@@ -55,7 +55,7 @@ fn all(to: &[u8]) -> Vec<Change> {
 
 impl Victim<Server> {
     /// The outcome of a change.
-    fn change(&mut self, path: &[u8], change: Change) -> Result<(), (Code, String)> {
+    fn change(&mut self, path: &[u8], change: Change) -> Result<(), (Exit, String)> {
         static NEXT: Mutex<u32> = Mutex::new(1);
         let mut next = NEXT.lock().unwrap();
         let id = *next;
@@ -83,7 +83,7 @@ impl Victim<Server> {
         }
     }
 
-    fn refused(&mut self, path: &[u8], change: Change) -> Code {
+    fn refused(&mut self, path: &[u8], change: Change) -> Exit {
         let what = format!("{} {change:?}", path::show(path));
         self.change(path, change).expect_err(&what).0
     }
@@ -146,11 +146,11 @@ fn entries_are_removed_moved_copied_and_made() {
     victim.change(b"x/y", Change::RemoveFolder).unwrap();
     victim.change(b"x/z", Change::RemoveFolder).unwrap();
     // To the name that it has.
-    assert_eq!(victim.refused(b"x/d/a", moved(b"x/d/a")), Code::Usage);
-    assert_eq!(victim.refused(b"x/d", moved(b"x/d")), Code::Usage);
+    assert_eq!(victim.refused(b"x/d/a", moved(b"x/d/a")), Exit::Usage);
+    assert_eq!(victim.refused(b"x/d", moved(b"x/d")), Exit::Usage);
     // Two names of one file: the second stays.
     fs::hard_link(tmp.path().join("x/d/a"), tmp.path().join("x/d/b")).unwrap();
-    assert_eq!(victim.refused(b"x/d/b", moved(b"x/d/b")), Code::Usage);
+    assert_eq!(victim.refused(b"x/d/b", moved(b"x/d/b")), Exit::Usage);
     victim.change(b"x/d/b", moved(b"x/d/a")).unwrap();
     let names: Vec<_> = tree(tmp.path()).into_iter().map(|(path, _)| path).collect();
     assert_eq!(names, ["x", "x/d", "x/d/a"].map(PathBuf::from));
@@ -177,39 +177,39 @@ fn what_is_there_is_neither_replaced_nor_taken_for_something_else() {
         replace: false,
     };
     for (path, change, code) in [
-        (&b"a"[..], keep(b"b"), Code::DestError),
-        (b"a", keep_copy(b"b"), Code::DestError),
-        (b"a", moved(b"full"), Code::DestError),
-        (b"a", copied(b"full"), Code::DestError),
-        (b"full", moved(b"a"), Code::DestError),
-        (b"full", moved(b"full/x/y"), Code::Usage),
-        (b"full", copied(b"c"), Code::DestError),
-        (b"full", Change::Remove, Code::DestError),
-        (b"full", Change::RemoveFolder, Code::DestError),
-        (b"a", Change::RemoveFolder, Code::DestError),
-        (b"a", Change::MakeFolder { parents: true }, Code::DestError),
+        (&b"a"[..], keep(b"b"), Exit::DestError),
+        (b"a", keep_copy(b"b"), Exit::DestError),
+        (b"a", moved(b"full"), Exit::DestError),
+        (b"a", copied(b"full"), Exit::DestError),
+        (b"full", moved(b"a"), Exit::DestError),
+        (b"full", moved(b"full/x/y"), Exit::Usage),
+        (b"full", copied(b"c"), Exit::DestError),
+        (b"full", Change::Remove, Exit::DestError),
+        (b"full", Change::RemoveFolder, Exit::DestError),
+        (b"a", Change::RemoveFolder, Exit::DestError),
+        (b"a", Change::MakeFolder { parents: true }, Exit::DestError),
         (
             b"full",
             Change::MakeFolder { parents: false },
-            Code::DestError,
+            Exit::DestError,
         ),
         (
             b"none/x",
             Change::MakeFolder { parents: false },
-            Code::SourceMissing,
+            Exit::SourceMissing,
         ),
         (
             b"a/x",
             Change::MakeFolder { parents: true },
-            Code::DestError,
+            Exit::DestError,
         ),
-        (b"a", copied(b"a"), Code::Usage),
-        (b"a", moved(b"b/x"), Code::DestError),
-        (b"none", moved(b"new/x"), Code::SourceMissing),
-        (b"none", copied(b"new/x"), Code::SourceMissing),
-        (b"none", Change::Remove, Code::SourceMissing),
-        (b"none", moved(b"x"), Code::SourceMissing),
-        (b"none", copied(b"x"), Code::SourceMissing),
+        (b"a", copied(b"a"), Exit::Usage),
+        (b"a", moved(b"b/x"), Exit::DestError),
+        (b"none", moved(b"new/x"), Exit::SourceMissing),
+        (b"none", copied(b"new/x"), Exit::SourceMissing),
+        (b"none", Change::Remove, Exit::SourceMissing),
+        (b"none", moved(b"x"), Exit::SourceMissing),
+        (b"none", copied(b"x"), Exit::SourceMissing),
     ] {
         assert_eq!(victim.refused(path, change.clone()), code, "{change:?}");
     }
@@ -227,7 +227,7 @@ fn who_may_not_change_a_share_changes_nothing() {
         let shares = vec![share(tmp.path(), access), other];
         let mut victim = opened(&Arc::new(Policy::new(shares, Allow::Any, true)));
         for change in all(b"b") {
-            assert_eq!(victim.refused(b"a", change), Code::Auth, "{access:?}");
+            assert_eq!(victim.refused(b"a", change), Exit::Auth, "{access:?}");
         }
     }
     let mut victim = opened(&served(share(tmp.path(), Access::ReadWrite)));
@@ -237,7 +237,7 @@ fn who_may_not_change_a_share_changes_nothing() {
         (b"a", moved(b"d/a")),
     ] {
         let (code, text) = victim.change(path, change).unwrap_err();
-        assert!(code == Code::Auth && text.contains("rw,delete"), "{text}");
+        assert!(code == Exit::Auth && text.contains("rw,delete"), "{text}");
     }
     assert_eq!(tree(tmp.path()), before);
     // What a delivery could do as well.
@@ -283,21 +283,21 @@ fn no_path_leads_out_of_the_share_or_to_what_copies_keep() {
     bad.extend(paths.map(<[u8]>::to_vec));
     for path in &bad {
         for change in all(b"b") {
-            assert_eq!(victim.refused(path, change), Code::Usage);
+            assert_eq!(victim.refused(path, change), Exit::Usage);
         }
         for change in [moved(path), copied(path)] {
-            assert_eq!(victim.refused(b"a", change), Code::Usage);
+            assert_eq!(victim.refused(b"a", change), Exit::Usage);
         }
     }
     for path in [&b"out/secret"[..], b"out/d", b"out/new"] {
         for change in all(b"b") {
-            assert_eq!(victim.refused(path, change), Code::Partial);
+            assert_eq!(victim.refused(path, change), Exit::Partial);
         }
         for change in [moved(path), copied(path)] {
-            assert_eq!(victim.refused(b"a", change), Code::Partial);
+            assert_eq!(victim.refused(b"a", change), Exit::Partial);
         }
     }
-    assert_eq!(victim.refused(b"out", copied(b"b")), Code::Partial);
+    assert_eq!(victim.refused(b"out", copied(b"b")), Exit::Partial);
     assert_eq!(tree(tmp.path()), before);
     // A link itself may be removed, and replaced: nothing is followed.
     victim.change(b"a", copied(b"d/a")).unwrap();
@@ -331,7 +331,7 @@ fn no_link_leads_out_because_it_was_moved() {
         (b"a/b", b"a/d/b"),
         (b"a/b/c", b"a/b/x/c"),
     ] {
-        assert_eq!(victim.refused(path, moved(to)), Code::DestError);
+        assert_eq!(victim.refused(path, moved(to)), Exit::DestError);
     }
     assert_eq!(tree(&root), before, "nor is anything left of it");
     victim.change(b"a/b/c/l", moved(b"a/b/c/k")).unwrap();
@@ -393,7 +393,7 @@ fn a_ticket_is_for_what_is_below_its_place() {
     ] {
         assert_eq!(
             by(share, ticket).refused(b"d/a", Change::Remove),
-            Code::Auth
+            Exit::Auth
         );
     }
     let mut victim = by(Access::Delete, Access::Delete);
@@ -411,7 +411,7 @@ fn a_ticket_is_for_what_is_below_its_place() {
         (b"a", moved(b"d/c")),
         (b"d2", Change::MakeFolder { parents: true }),
     ] {
-        assert_eq!(victim.refused(path, change), Code::Auth);
+        assert_eq!(victim.refused(path, change), Exit::Auth);
     }
     assert_eq!(tree(tmp.path()), before);
     victim.change(b"d/a", Change::Remove).unwrap();
@@ -447,7 +447,7 @@ fn a_copy_under_way_keeps_its_place() {
         (b"a/in/sub", Change::RemoveFolder),
         (b"a/in/sub", moved(b"a/in/on")),
     ] {
-        assert_eq!(victim.refused(path, change), Code::Locked);
+        assert_eq!(victim.refused(path, change), Exit::Locked);
     }
     // Files that are there are not what arrives.
     victim.change(b"a/in/old", Change::Remove).unwrap();
@@ -458,7 +458,7 @@ fn a_copy_under_way_keeps_its_place() {
         (b"other/x", moved(b"x")),
         (b"a/in", moved(b"other/x")),
     ] {
-        assert_eq!(victim.refused(path, change), Code::Locked);
+        assert_eq!(victim.refused(path, change), Exit::Locked);
     }
     victim.change(b"a/in/sub", Change::RemoveFolder).unwrap();
     drop(copy);
@@ -475,7 +475,7 @@ fn a_copy_leaves_a_quota_and_a_removal_gives_it_back() {
     victim.change(b"a", copied(b"b")).unwrap();
     // What is counted anew after the copy may count twice until then.
     let full = victim.change(b"a", copied(b"c")).unwrap_err();
-    assert_eq!(full.0, Code::NoSpace, "{}", full.1);
+    assert_eq!(full.0, Exit::NoSpace, "{}", full.1);
     victim.change(b"b", Change::Remove).unwrap();
     // A count that is under way may have seen it.
     while victim.change(b"a", copied(b"c")).is_err() {
@@ -488,7 +488,7 @@ fn a_copy_leaves_a_quota_and_a_removal_gives_it_back() {
         ) {
             Ok(()) => assert!(n < 6, "folders count"),
             Err((code, _)) => {
-                assert_eq!(code, Code::NoSpace);
+                assert_eq!(code, Exit::NoSpace);
                 break;
             }
         }

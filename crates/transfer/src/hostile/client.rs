@@ -128,7 +128,7 @@ fn what_is_there_keeps_its_permissions_in_a_share_for_delivery() {
         link("d/shut", "open"),
     ];
     let (error, failures) = put(tmp.path(), Access::Write, &entries);
-    assert_eq!(error.unwrap().code, Code::DestError);
+    assert_eq!(error.unwrap().code, Exit::DestError);
     assert_eq!(failures.len(), 3, "{failures:?}");
     assert_eq!(mode(&at("d")), 0o700);
     assert_eq!(fs::read(at("d/open")).unwrap(), b"replaced");
@@ -196,7 +196,7 @@ fn shares_that_cannot_be_read_disclose_nothing() {
             };
             let entries = [file("f", 0o644, b"x")];
             let (error, _) = deliver(tmp.path(), access, "", options, &entries);
-            assert_eq!(error.unwrap().code, Code::Auth, "{access:?} {dry}");
+            assert_eq!(error.unwrap().code, Exit::Auth, "{access:?} {dry}");
             assert_eq!(fs::read_dir(tmp.path()).unwrap().count(), 0);
         }
     }
@@ -247,7 +247,7 @@ fn state_of_other_transfers_is_not_delivered() {
             file("good", 0o644, b"good"),
         ];
         let (error, failures) = put(tmp.path(), access, &entries);
-        assert_eq!(error.unwrap().code, Code::DestError, "{access:?}");
+        assert_eq!(error.unwrap().code, Exit::DestError, "{access:?}");
         assert_eq!(failures.len(), 4, "{failures:?}");
         let left = fs::read_dir(tmp.path()).unwrap().count();
         assert_eq!(left, 2, "{access:?}");
@@ -299,7 +299,7 @@ fn keeping_what_is_there_is_no_way_to_learn_what_is_there() {
         let entries = [file("secret", 0o644, b"x")];
         let (error, _) = deliver(tmp.path(), Access::Write, "", options(existing), &entries);
         let error = error.unwrap();
-        assert_eq!(error.code, Code::Auth, "{error}");
+        assert_eq!(error.code, Exit::Auth, "{error}");
         assert_eq!(fs::read(tmp.path().join("secret")).unwrap(), b"secret");
     }
     // A peer that may only add learns of each name that is taken anyway.
@@ -414,6 +414,6 @@ fn a_sender_that_reads_no_answers_gets_that_error_and_not_the_disks() {
         deaf.app.poll(deaf.now, &mut deaf.line);
     }
     let (code, text) = deaf.line.closed.as_ref().expect("it is closed");
-    assert_eq!(*code, u32::from(Code::ConnectionLost.number()), "{text}");
+    assert_eq!(*code, u32::from(Exit::ConnectionLost.number()), "{text}");
     assert!(text.contains("has not read an answer"), "{text}");
 }

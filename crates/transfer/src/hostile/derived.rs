@@ -69,7 +69,7 @@ fn who_was_granted_one_file_leaves_no_other_name() {
     for suffix in ["-run.sh", "~"] {
         let options = backed_up(suffix);
         let (error, _) = deliver_by(by_ticket(tmp.path()), "report", options, &[], &entries);
-        assert_eq!(error.unwrap().code, Code::Auth);
+        assert_eq!(error.unwrap().code, Exit::Auth);
         assert_eq!(names(tmp.path()), ["report"]);
     }
     let options = RequestOptions {
@@ -145,7 +145,7 @@ fn no_backup_takes_a_name_that_copies_keep_for_themselves() {
         (options.one_file, options.mirror.backup) = (false, Some(suffix));
         let entries = [file(name, 0o644, b"new")];
         let (error, failures) = deliver_by(policy, "", options, &[], &entries);
-        assert_eq!(error.unwrap().code, Code::DestError, "{name}");
+        assert_eq!(error.unwrap().code, Exit::DestError, "{name}");
         assert!(failures[0].contains("reserved"), "{failures:?}");
         assert_eq!(names(tmp.path()), [name]);
         assert_eq!(fs::read(tmp.path().join(name)).unwrap(), b"forged");
@@ -194,7 +194,7 @@ fn a_sending_host_may_ask_for_what_was_ordered_only() {
     for options in others {
         assert_eq!(
             deliver(options.clone()),
-            (Some(Code::Auth), 1),
+            (Some(Exit::Auth), 1),
             "{options:?}"
         );
     }

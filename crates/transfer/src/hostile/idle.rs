@@ -31,7 +31,7 @@ impl Victim<Server> {
     }
 }
 
-/// Code and reason of the close, without the advice.
+/// Exit and reason of the close, without the advice.
 fn closed(victim: &Victim<Server>) -> (u32, &str) {
     let (code, text) = victim.line.closed.as_ref().expect("it is closed");
     (*code, text.split("; what to do: ").next().unwrap())

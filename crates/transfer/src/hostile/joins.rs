@@ -100,7 +100,7 @@ impl Tickets for Once {
 
     fn right(&self, key: &[u8]) -> Result<Option<Right>, TransferError> {
         if self.revoked.load(Relaxed) {
-            return Err(TransferError::new(Code::Auth, "revoked"));
+            return Err(TransferError::new(Exit::Auth, "revoked"));
         }
         Ok(self.knows(key).then(|| Right {
             share: "s".into(),
@@ -242,7 +242,7 @@ fn what_is_set_for_one_lane_holds_for_all_of_the_copy() {
     }
 }
 
-/// Code with which a client's parallel session closes when a server says this on it.
+/// Exit with which a client's parallel session closes when a server says this on it.
 fn told(messages: &[Message]) -> Option<u32> {
     let tmp = tempfile::tempdir().unwrap();
     fs::write(tmp.path().join("f"), vec![9; SIZE]).unwrap();
@@ -287,7 +287,7 @@ fn a_server_that_lies_on_a_lane_loses_it() {
         assert_eq!(told(lie), Some(20), "{lie:?}");
     }
     let refused = Message::Refused {
-        code: Code::Busy,
+        code: Exit::Busy,
         text: Vec::new(),
         fix: Vec::new(),
     };

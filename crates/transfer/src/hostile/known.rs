@@ -120,7 +120,7 @@ fn a_server_learns_nothing_of_what_was_not_listed_to_it() {
             Message::AskBlocks { .. } | Message::Repair { file: 7, .. }
         );
         let code = victim.line.closed.as_ref().map(|(code, _)| *code);
-        let expected = ends.then(|| u32::from(Code::Protocol.number()));
+        let expected = ends.then(|| u32::from(Exit::Protocol.number()));
         assert_eq!(code, expected, "{messages:?}");
     }
 }

@@ -266,7 +266,7 @@ fn content_that_was_never_listed_ends_the_copy() {
     place(&mut lane, SIZE as u64 - 10, &[1; 20]).unwrap();
     delivery.first.send(&Message::Roots(Vec::new()));
     let error = delivery.handle.outcome().unwrap().error.unwrap();
-    assert_eq!(error.code, Code::Protocol, "{error}");
+    assert_eq!(error.code, Exit::Protocol, "{error}");
     linger(&mut lane);
     assert!(lane.line.is_closed(), "it ends with its copy");
 }
@@ -388,6 +388,6 @@ fn a_server_that_offers_lanes_unasked_is_refused() {
     });
     assert_eq!(
         handle.outcome().unwrap().error.unwrap().code,
-        Code::Protocol
+        Exit::Protocol
     );
 }

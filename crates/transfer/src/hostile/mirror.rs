@@ -70,11 +70,11 @@ fn a_hard_link_leads_to_nothing_but_a_file_of_the_transfer() {
     fs::write(share.join("above"), "not ours").unwrap();
     let good = || with_facts(file("d/f", 0o644, b"f"), true);
     for (options, to, expected) in [
-        (preserving(ALL), "there", Some(Code::SourceChanged)),
-        (preserving(ALL), "d/none", Some(Code::SourceChanged)),
-        (preserving(ALL), "d", Some(Code::SourceChanged)),
-        (preserving(ALL), "unlinked", Some(Code::SourceChanged)),
-        (preserving(Preserve::NONE), "d/f", Some(Code::DestError)),
+        (preserving(ALL), "there", Some(Exit::SourceChanged)),
+        (preserving(ALL), "d/none", Some(Exit::SourceChanged)),
+        (preserving(ALL), "d", Some(Exit::SourceChanged)),
+        (preserving(ALL), "unlinked", Some(Exit::SourceChanged)),
+        (preserving(Preserve::NONE), "d/f", Some(Exit::DestError)),
         (preserving(ALL), "d/f", None),
     ] {
         let entries = [
@@ -160,7 +160,7 @@ fn only_a_share_for_both_directions_lets_files_be_deleted_or_renamed() {
                 };
                 let entries = [dir("", 0o755), file("f", 0o644, b"f")];
                 let (error, _) = deliver(tmp.path(), access, "", options, &entries);
-                assert_eq!(error.unwrap().code, Code::Auth, "{access:?}");
+                assert_eq!(error.unwrap().code, Exit::Auth, "{access:?}");
                 assert_eq!(fs::read_dir(tmp.path()).unwrap().count(), 1);
             }
         }
@@ -265,7 +265,7 @@ fn what_a_server_keeps_was_requested() {
             plant(tmp.path(), &there);
             let entries = [dir("run7", 0o755)];
             let (out, doomed) = fetch_and_keep(tmp.path(), plan, &[kept], &entries);
-            assert_eq!(out.error.unwrap().code, Code::Protocol, "{kept:?}");
+            assert_eq!(out.error.unwrap().code, Exit::Protocol, "{kept:?}");
             assert_eq!(doomed, [""; 0], "{kept:?}");
             for path in there {
                 assert!(tmp.path().join(path).exists(), "{kept:?}: {path}");
@@ -295,7 +295,7 @@ fn what_is_no_folder_at_the_source_is_not_emptied() {
         let (out, doomed) = fetch_and_keep(tmp.path(), plan, &kept, &entries);
         assert_eq!(
             out.error.map(|e| e.code),
-            Some(Code::Partial),
+            Some(Exit::Partial),
             "for the link"
         );
         let told: &[&str] = if plan { &["run7/old"] } else { &[] };
@@ -316,7 +316,7 @@ fn what_is_no_folder_at_the_source_is_not_emptied() {
     assert_eq!(error, None);
     check(tmp.path(), false);
     let (error, _) = deliver_and_keep(tmp.path(), access, "", options, &kept, &entries);
-    assert_eq!(error.map(|e| e.code), Some(Code::Partial), "for the link");
+    assert_eq!(error.map(|e| e.code), Some(Exit::Partial), "for the link");
     check(tmp.path(), true);
 }
 
@@ -336,7 +336,7 @@ fn a_single_file_deletes_nothing_beside_it() {
         };
         let access = Access::ReadWrite;
         let (error, _) = deliver_and_keep(tmp.path(), access, "in/run7", options, &[""], &[]);
-        assert_eq!(error.map(|e| e.code), Some(Code::Usage), "{is_file} {dry}");
+        assert_eq!(error.map(|e| e.code), Some(Exit::Usage), "{is_file} {dry}");
         for path in ["in/old", "in/d/old"] {
             assert!(tmp.path().join(path).exists(), "{path}");
         }
@@ -498,7 +498,7 @@ fn blocks_of_an_old_file_count_only_if_the_whole_is_right() {
             assert!(there == new, "the new file");
             assert_eq!(out.summary.resumed_bytes, block + 5);
         } else {
-            assert_eq!(out.error.unwrap().code, Code::VerifyFailed);
+            assert_eq!(out.error.unwrap().code, Exit::VerifyFailed);
             assert!(there == old, "the old file is kept");
         }
     }

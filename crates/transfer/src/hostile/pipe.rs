@@ -125,7 +125,7 @@ fn growth_beyond_what_the_disk_has_fails_the_file_and_is_not_asked_for() {
         }
         false
     });
-    assert_eq!(failed, Some(Code::NoSpace));
+    assert_eq!(failed, Some(Exit::NoSpace));
     // It may go on to lie, and is not listened to.
     victim.send(&Message::End { entries: 1 });
     victim.until_finished();
@@ -158,7 +158,7 @@ fn a_total_that_does_not_match_leaves_the_old_file() {
         if right {
             assert_eq!((error, there == content), (None, true));
         } else {
-            assert_eq!((error, &there[..]), (Some(Code::VerifyFailed), &b"old"[..]));
+            assert_eq!((error, &there[..]), (Some(Exit::VerifyFailed), &b"old"[..]));
         }
     }
 }
@@ -192,7 +192,7 @@ fn a_pipe_that_was_not_agreed_on_is_refused() {
             matches!(
                 m,
                 Message::Refused {
-                    code: Code::Protocol,
+                    code: Exit::Protocol,
                     ..
                 }
             )

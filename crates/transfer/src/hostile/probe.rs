@@ -82,7 +82,7 @@ impl Lender {
 
 impl Victim<Server> {
     /// Asks for a probe; what was answered.
-    fn probes(&mut self, millis: u64, fetch: bool) -> Result<(u64, u64), (Code, String)> {
+    fn probes(&mut self, millis: u64, fetch: bool) -> Result<(u64, u64), (Exit, String)> {
         self.send(&Message::WantProbe { millis, fetch });
         let mut answer = None;
         self.has_said(|m| {
@@ -132,7 +132,7 @@ fn a_probe_ends_when_its_time_is_over_whatever_either_end_wants() {
         let handle = victim.app.handle();
         assert_eq!(victim.until_it_closes(), MOST + Duration::from_secs(10));
         let (code, text) = victim.line.closed.clone().unwrap();
-        assert_eq!(code, u32::from(Code::Limit.number()), "{text}");
+        assert_eq!(code, u32::from(Exit::Limit.number()), "{text}");
         assert!(handle.outcome().is_some_and(|o| o.error.is_some()));
     }
     let terms = lender.terms.lock().unwrap();
@@ -200,7 +200,7 @@ fn one_probe_at_a_time_and_it_counts_as_a_session() {
     let mut second = lender.session();
     let (code, text) = second.probes(1_000, true).unwrap_err();
     assert!(
-        code == Code::Busy && text.contains("another probe"),
+        code == Exit::Busy && text.contains("another probe"),
         "{text}"
     );
     // One beyond the limit is let in, and may have no copy.
@@ -210,7 +210,7 @@ fn one_probe_at_a_time_and_it_counts_as_a_session() {
     assert!(copy.has_said(|m| matches!(
         m,
         Message::Refused {
-            code: Code::Busy,
+            code: Exit::Busy,
             ..
         }
     )));
@@ -240,7 +240,7 @@ fn who_has_no_share_or_no_feature_has_no_probe() {
     let (code, _) = session(8, crate::wire::offer())
         .probes(1, true)
         .unwrap_err();
-    assert_eq!(code, Code::Auth);
+    assert_eq!(code, Exit::Auth);
     let mut old = session(7, vec![6, 6, 0]);
     old.send(&Message::WantProbe {
         millis: 1,
@@ -254,7 +254,7 @@ fn who_has_no_share_or_no_feature_has_no_probe() {
     let mut off = Victim::new(Server::new(Arc::new(policy), None));
     let (code, text) = off.probes(1, true).unwrap_err();
     assert!(
-        code == Code::Auth && text.contains("allows no probes"),
+        code == Exit::Auth && text.contains("allows no probes"),
         "{text}"
     );
     assert!(lender.terms.lock().unwrap().is_empty());
@@ -315,21 +315,21 @@ fn a_client_begins_only_what_it_was_lent() {
     // Lies, nonsense, and silence.
     let (mut victim, answer) = asking(second);
     victim.send(&Message::Joined);
-    assert_eq!(answered(&answer).unwrap().unwrap_err().code, Code::Protocol);
+    assert_eq!(answered(&answer).unwrap().unwrap_err().code, Exit::Protocol);
     assert!(victim.line.is_closed());
     let (mut victim, answer) = asking(second);
     victim.line.arrived.extend_from_slice(&[1, 0xff]);
     victim
         .app
         .on_event(victim.now, Event::Readable, &mut victim.line);
-    assert_eq!(answered(&answer).unwrap().unwrap_err().code, Code::Protocol);
+    assert_eq!(answered(&answer).unwrap().unwrap_err().code, Exit::Protocol);
     let (mut victim, answer) = asking(second);
     assert!(victim.app.place(&[], &[]).is_err());
     victim.now = victim.app.next_wake().expect("it does not wait for ever");
     victim.app.poll(victim.now, &mut victim.line);
     assert_eq!(
         answered(&answer).unwrap().unwrap_err().code,
-        Code::ConnectionLost
+        Exit::ConnectionLost
     );
     assert!(victim.line.is_closed());
 }
@@ -343,13 +343,13 @@ fn what_a_server_offers_is_known_before_it_is_asked() {
         (&[6, 6, 3], "features: pipes, lanes"),
     ] {
         let e = client::offers_probes(declared).unwrap_err();
-        assert!(e.code == Code::Version && e.text.contains(has), "{e}");
+        assert!(e.code == Exit::Version && e.text.contains(has), "{e}");
     }
 }
 
 impl Lender {
     /// Answer to a peer that asks for the speed of a disk.
-    fn disk(&self, share: &str) -> Result<u64, (Code, String)> {
+    fn disk(&self, share: &str) -> Result<u64, (Exit, String)> {
         let (wake, woken) = channel();
         let wake = move || wake.send(()).unwrap_or_default();
         let server = Server::new(Arc::clone(&self.policy), Some(Arc::new(wake)));
@@ -401,10 +401,10 @@ fn the_disk_of_a_share_is_measured_for_who_may_write_there_and_within_its_quota(
     );
     for name in ["r", "none", ""] {
         let (code, _) = lender.disk(name).unwrap_err();
-        assert_eq!(code, Code::Auth, "{name}");
+        assert_eq!(code, Exit::Auth, "{name}");
     }
     let mut probing = lender.session();
     probing.probes(1, true).unwrap();
     let (code, _) = lender.disk("rw").unwrap_err();
-    assert_eq!(code, Code::Busy);
+    assert_eq!(code, Exit::Busy);
 }

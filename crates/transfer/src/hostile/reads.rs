@@ -61,7 +61,7 @@ impl Victim<Server> {
         }
     }
 
-    pub(super) fn refusal(&mut self, message: &Message) -> (Code, String) {
+    pub(super) fn refusal(&mut self, message: &Message) -> (Exit, String) {
         self.send(message);
         match self.answer() {
             Message::Unanswered { code, text, .. } => (code, String::from_utf8(text).unwrap()),
@@ -97,11 +97,11 @@ fn what_a_copy_could_not_fetch_cannot_be_read() {
     std::os::unix::fs::symlink("../secret", root.join("link")).unwrap();
     let mut victim = server(&root);
     for (id, path, code) in [
-        (1, "../secret", Code::Usage),
-        (2, "link", Code::Partial),
-        (3, "none", Code::SourceMissing),
-        (4, "/etc/passwd", Code::Usage),
-        (5, "", Code::Partial),
+        (1, "../secret", Exit::Usage),
+        (2, "link", Exit::Partial),
+        (3, "none", Exit::SourceMissing),
+        (4, "/etc/passwd", Exit::Usage),
+        (5, "", Exit::Partial),
     ] {
         let (found, text) = victim.refusal(&read(id, at(path), 0, 100));
         assert_eq!(found, code, "{path}: {text}");
@@ -121,7 +121,7 @@ fn what_a_copy_could_not_fetch_cannot_be_read() {
             place: place(),
         },
     ] {
-        assert_eq!(victim.refusal(&message).0, Code::Auth);
+        assert_eq!(victim.refusal(&message).0, Exit::Auth);
     }
     assert!(!victim.line.is_closed());
     // Where there is nothing to read there is no session for it.
@@ -130,7 +130,7 @@ fn what_a_copy_could_not_fetch_cannot_be_read() {
     assert!(matches!(
         refusal,
         Message::Refused {
-            code: Code::Auth,
+            code: Exit::Auth,
             ..
         }
     ));
@@ -148,7 +148,7 @@ fn a_policy_that_holds_no_longer_ends_the_session() {
     let next = Policy::new(share(), Allow::None, false).succeeding(&policy);
     victim.app.poll(victim.now, &mut victim.line);
     let (code, _) = victim.line.closed.clone().expect("it is over");
-    assert_eq!(code, u32::from(Code::ConnectionLost.number()));
+    assert_eq!(code, u32::from(Exit::ConnectionLost.number()));
     drop(next);
 }
 
@@ -220,7 +220,7 @@ fn a_repair_reads_the_same_file_or_the_read_fails() {
     let Message::Unanswered { id: 1, code, .. } = victim.answer() else {
         panic!("another file was sent");
     };
-    assert_eq!(code, Code::SourceChanged);
+    assert_eq!(code, Exit::SourceChanged);
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn a_client_takes_content_only_as_it_was_asked_for() {
     victim.app.place(&[extent(1, 0, 3)], b"abc").unwrap();
     victim.send(&Message::Unanswered {
         id: 1,
-        code: Code::Partial,
+        code: Exit::Partial,
         text: Vec::new(),
     });
     assert_eq!(answer(&reads), None, "one answer");
@@ -314,7 +314,7 @@ fn a_client_takes_content_only_as_it_was_asked_for() {
     victim.send(&end(3, b"abc"));
     assert_eq!(
         answer(&reads).unwrap().unwrap_err().code,
-        Code::SourceChanged
+        Exit::SourceChanged
     );
 
     let (mut victim, _reads) = client();

@@ -78,7 +78,7 @@ fn names_that_were_not_requested_end_the_transfer() {
             let what = format!("{one_file} {plan} {:?}", entries.last().unwrap().0);
             let out = fetch(&["docs/report.txt"], &home, options, one_file, entries);
             let e = out.error.expect(&what);
-            assert_eq!(e.code, Code::Protocol, "{what}");
+            assert_eq!(e.code, Exit::Protocol, "{what}");
             assert!(
                 e.text.contains("evil:1") && e.text.contains("'report.txt'"),
                 "{e}"
@@ -124,7 +124,7 @@ fn the_client_decides_what_can_be_a_single_file() {
         let to = home.join("new");
         let entries = [file("x", 0o644, b"evil")];
         let out = fetch(typed, &to, Options::default(), true, &entries);
-        assert_eq!(out.error.unwrap().code, Code::Protocol, "{typed:?}");
+        assert_eq!(out.error.unwrap().code, Exit::Protocol, "{typed:?}");
         assert!(!to.exists());
     }
     // A new name is given to that file only, once.
@@ -132,7 +132,7 @@ fn the_client_decides_what_can_be_a_single_file() {
     let to = home.join("new");
     let entries = [file("x", 0o644, b"good"), file("y", 0o644, b"evil")];
     let out = fetch(&["docs/x"], &to, Options::default(), true, &entries);
-    assert_eq!(out.error.unwrap().code, Code::Protocol);
+    assert_eq!(out.error.unwrap().code, Exit::Protocol);
     assert_ne!(fs::read(&to).ok().as_deref(), Some(&b"evil"[..]));
 }
 
@@ -150,7 +150,7 @@ fn a_path_that_the_far_end_translated_permits_what_was_typed() {
         ("", "report.txt"),
     ] {
         let out = fetch(&[said], &home, typed(path), false, &entries);
-        assert_eq!(out.error.unwrap().code, Code::Protocol, "{said}");
+        assert_eq!(out.error.unwrap().code, Exit::Protocol, "{said}");
         untouched(&home, said);
     }
     let entries = [file("report.txt", 0o644, b"good")];
@@ -174,7 +174,7 @@ fn filters_hold_whatever_the_server_lists() {
     let (_tmp, home) = home();
     let entries = [dir("d", 0o755), file("d/a.key", 0o644, b"evil")];
     let out = fetch(&["d"], &home, options(), false, &entries);
-    assert_eq!(out.error.unwrap().code, Code::Protocol);
+    assert_eq!(out.error.unwrap().code, Exit::Protocol);
     assert!(!home.join("d/a.key").exists());
     let entries = [
         dir("d", 0o755),
@@ -182,7 +182,7 @@ fn filters_hold_whatever_the_server_lists() {
         file("d/ok", 0o644, b"1234"),
     ];
     let out = fetch(&["d/"], &home, options(), false, &entries);
-    assert_eq!(out.error.unwrap().code, Code::SourceChanged);
+    assert_eq!(out.error.unwrap().code, Exit::SourceChanged);
     assert!(!home.join("d/long").exists() && home.join("d/ok").exists());
 }
 
@@ -291,14 +291,14 @@ fn a_file_that_was_to_be_listed_again_and_was_not_is_no_success() {
     victim.send(&Message::Entries { first: 0, entries });
     victim.send(&Message::Failed {
         file: 0,
-        code: Code::SourceChanged,
+        code: Exit::SourceChanged,
         again: true,
         text: Vec::new(),
     });
     victim.send(&Message::End { entries: 1 });
     victim.until_finished();
     let out = handle.outcome().unwrap();
-    assert_eq!(out.error.unwrap().code, Code::SourceChanged);
+    assert_eq!(out.error.unwrap().code, Exit::SourceChanged);
 }
 
 #[test]
@@ -309,10 +309,10 @@ fn a_client_is_not_interrupted_by_a_signal_that_ended_its_server() {
         path: b"x".to_vec(),
     };
     for (heard, expected) in [
-        (129, Code::ConnectionLost),
-        (130, Code::ConnectionLost),
-        (143, Code::ConnectionLost),
-        (18, Code::Busy),
+        (129, Exit::ConnectionLost),
+        (130, Exit::ConnectionLost),
+        (143, Exit::ConnectionLost),
+        (18, Exit::Busy),
     ] {
         let make = || {
             let from = std::slice::from_ref(&from);
@@ -332,7 +332,7 @@ fn a_client_is_not_interrupted_by_a_signal_that_ended_its_server() {
         assert_eq!(code(&outcome), expected);
         let (mut refused, outcome) = make();
         refused.send(&Message::Refused {
-            code: Code::from_number(heard).unwrap(),
+            code: Exit::from_number(heard).unwrap(),
             text: b"no".to_vec(),
             fix: Vec::new(),
         });

@@ -52,7 +52,7 @@ fn what_has_the_name_under_which_stripes_are_collected_is_not_touched() {
             _ => fs::write(&collected, "other").unwrap(),
         }
         let error = put(tmp.path(), Access::ReadWrite, &first);
-        assert_eq!(error.unwrap().code, Code::DestError, "{kind}");
+        assert_eq!(error.unwrap().code, Exit::DestError, "{kind}");
         assert_eq!(fs::read(&collected).unwrap(), b"other");
         assert_eq!(fs::read(&other).unwrap(), b"other");
         assert!(!tmp.path().join("f").exists());
@@ -77,7 +77,7 @@ fn a_stripe_is_as_long_as_it_says_and_one_of_its_file() {
     // A name for what copies keep for themselves.
     let reserved = String::from_utf8(stripes_name(b"f", [1; 8])).unwrap();
     let error = put(tmp.path(), Access::ReadWrite, &stripe(&reserved, 0, 5));
-    assert_eq!(error.unwrap().code, Code::DestError);
+    assert_eq!(error.unwrap().code, Exit::DestError);
     // Content behind its end.
     let mut victim = server(tmp.path(), crate::wire::offer());
     let entries = vec![stripe("g", 0, 5).0];
@@ -108,7 +108,7 @@ fn stripes_that_were_not_agreed_on_end_the_session() {
     let entries = vec![stripe("f", 0, 5).0];
     victim.send(&Message::Entries { first: 0, entries });
     let closed = victim.line.closed.as_ref().map(|(code, _)| *code);
-    assert_eq!(closed, Some(Code::Protocol.number().into()));
+    assert_eq!(closed, Some(Exit::Protocol.number().into()));
     // A server has no others that send.
     let home = tmp.path().join("home");
     fs::create_dir(&home).unwrap();
@@ -120,7 +120,7 @@ fn stripes_that_were_not_agreed_on_end_the_session() {
         true,
         &[(entry, &content)],
     );
-    assert_eq!(out.error.unwrap().code, Code::Protocol);
+    assert_eq!(out.error.unwrap().code, Exit::Protocol);
     assert!(!home.join("f").exists());
 }
 
@@ -149,5 +149,5 @@ fn what_is_not_divided_is_not_put_together() {
         whole: true,
     });
     let error = handle.outcome().expect("it knows how it ended").error;
-    assert_eq!(error.unwrap().code, Code::Protocol);
+    assert_eq!(error.unwrap().code, Exit::Protocol);
 }

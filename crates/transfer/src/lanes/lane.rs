@@ -19,7 +19,7 @@ use crate::{
     receiver::Receives,
     role::{Role, RoleCore, State, has_none, not_requested},
     sender::Sends,
-    wire::{Code, Message},
+    wire::{Exit, Message},
 };
 
 enum Work {
@@ -56,7 +56,7 @@ impl Lane {
     pub(crate) fn enter(lanes: Arc<Lanes>) -> Result<Self, TransferError> {
         let link = lanes.enter().ok_or_else(|| {
             let text = "this copy has all its lanes, or had them";
-            TransferError::new(Code::Busy, text).fix("the copy goes on without this one")
+            TransferError::new(Exit::Busy, text).fix("the copy goes on without this one")
         })?;
         Ok(Self::new(lanes, link))
     }
@@ -149,7 +149,7 @@ impl Role for Lane {
         if !self.core.has_room(session) {
             let text = "the peer has not read an answer for a long time";
             self.core
-                .fail(TransferError::new(Code::ConnectionLost, text));
+                .fail(TransferError::new(Exit::ConnectionLost, text));
         }
         self.core.out.flush(session);
         let stats = session.stats();
@@ -231,7 +231,7 @@ impl Role for Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        let why = TransferError::new(Code::Internal, "it was dropped");
+        let why = TransferError::new(Exit::Internal, "it was dropped");
         self.leave(Some(&why));
     }
 }

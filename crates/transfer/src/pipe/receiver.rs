@@ -32,7 +32,7 @@ use crate::{
     requested::Requested,
     role::{Role, RoleCore, not_requested},
     table::CONTENT,
-    wire::{BLOCK, Code, Hash, Kind, Message, NOT_LISTED, Root, path},
+    wire::{BLOCK, Exit, Hash, Kind, Message, NOT_LISTED, Root, path},
 };
 
 /// The only file.
@@ -222,7 +222,7 @@ impl PipeReceiver {
             );
             let fix = "discard it, and check memory and disk of both machines";
             self.core
-                .fail(TransferError::new(Code::VerifyFailed, text).fix(fix));
+                .fail(TransferError::new(Exit::VerifyFailed, text).fix(fix));
         }
     }
 
@@ -292,12 +292,12 @@ impl Role for PipeReceiver {
                 };
                 let left_out = self.permitted.check(entry)?;
                 if let Some(why) = left_out.filter(|_| entry.kind == Kind::File) {
-                    return Err(TransferError::new(Code::SourceChanged, why));
+                    return Err(TransferError::new(Exit::SourceChanged, why));
                 }
                 if entry.kind != Kind::File {
                     let text = format!("{} is a link, and not followed", path::show(&entry.path));
                     return Err(
-                        TransferError::new(Code::Usage, text).fix("name the file that it leads to")
+                        TransferError::new(Exit::Usage, text).fix("name the file that it leads to")
                     );
                 }
                 self.name.clone_from(&entry.path);
@@ -326,7 +326,7 @@ impl Role for PipeReceiver {
             }
             Message::Failed {
                 file, code, text, ..
-            } if code != Code::Ok => {
+            } if code != Exit::Ok => {
                 let fix = if file == NOT_LISTED {
                     "check the name".into()
                 } else {
@@ -335,7 +335,7 @@ impl Role for PipeReceiver {
                 Err(TransferError::new(code, path::show(&text)).fix(fix))
             }
             Message::Failed { text, .. } => {
-                self.core.log.add(Code::Ok, path::show(&text));
+                self.core.log.add(Exit::Ok, path::show(&text));
                 Ok(())
             }
             // The root was sent before; what it is of may still be written.
@@ -429,7 +429,7 @@ fn ended_early() -> TransferError {
 /// Error of the transfer for an error of the thread.
 fn not_written(e: &io::Error) -> TransferError {
     let text = format!("the standard output cannot be written: {e}");
-    TransferError::new(Code::of_write(e), text)
+    TransferError::new(Exit::of_write(e), text)
 }
 
 /// Body of the thread: writes block after block, until there are no more or nobody listens.

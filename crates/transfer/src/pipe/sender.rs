@@ -30,7 +30,7 @@ use crate::{
     progress::Progress,
     role::{Role, RoleCore, State},
     table::CONTENT,
-    wire::{BLOCK, Code, Entry, Hash, Message, Root},
+    wire::{BLOCK, Entry, Exit, Hash, Message, Root},
 };
 
 /// Bytes with which a file is listed that may grow: an end takes a file longer than a block for a
@@ -157,7 +157,7 @@ impl PipeSender {
                     self.reader = Reader::Over;
                     let text = format!("the standard input cannot be read: {e}");
                     self.core
-                        .fail(TransferError::new(Code::SourceMissing, text));
+                        .fail(TransferError::new(Exit::SourceMissing, text));
                 }
                 Err(mpsc::TryRecvError::Empty) => return,
                 Err(mpsc::TryRecvError::Disconnected) => {
@@ -301,7 +301,7 @@ impl Role for PipeSender {
             Message::Taken { file: FILE, upto } => self.taken(upto),
             Message::Trouble { code, text, .. } => {
                 let told = self.core.take_trouble(code, &text);
-                if !told || code != Code::Ok {
+                if !told || code != Exit::Ok {
                     self.give_up();
                 }
                 Ok(())

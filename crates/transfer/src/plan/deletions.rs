@@ -3,7 +3,7 @@
 use super::{Planner, report_path};
 use crate::{
     receiver::{Step, Walk, refusal, too_many},
-    wire::{Action, Code, Message, NOT_LISTED, limits::TARGET_FRAME, path},
+    wire::{Action, Exit, Message, NOT_LISTED, limits::TARGET_FRAME, path},
 };
 
 /// Names looked at in one go.
@@ -29,7 +29,7 @@ impl Planner {
                 }
                 Err(e) => {
                     self.core
-                        .trouble(NOT_LISTED, Code::of_write(&e), format!("destination: {e}"));
+                        .trouble(NOT_LISTED, Exit::of_write(&e), format!("destination: {e}"));
                 }
             }
         }
@@ -41,7 +41,7 @@ impl Planner {
         for (path, is_file) in entries {
             let name = path::show(path::split(path).1);
             let text = format!("{name}: the folder of this name is not deleted");
-            self.core.trouble(NOT_LISTED, Code::DestError, text);
+            self.core.trouble(NOT_LISTED, Exit::DestError, text);
             self.core.tally.files_failed += u64::from(is_file);
         }
     }
@@ -66,7 +66,7 @@ impl Planner {
                 Step::Failed(path, e) => {
                     let text = format!("{}: cannot be deleted: {e}", path::show(&path));
                     if self.undeletable.len() < PROBLEMS {
-                        self.undeletable.push((Code::of_write(&e), text));
+                        self.undeletable.push((Exit::of_write(&e), text));
                     }
                 }
                 Step::End => {
@@ -75,9 +75,9 @@ impl Planner {
                     let most = self.rules.mirror.delete.and_then(|delete| delete.most);
                     let most = most.filter(|most| walk.count() > *most);
                     let mut problems = std::mem::take(&mut self.undeletable);
-                    problems.extend(walk.stays().map(|why| (Code::Ok, why)));
+                    problems.extend(walk.stays().map(|why| (Exit::Ok, why)));
                     if let Some(most) = most {
-                        problems = vec![(Code::Limit, too_many(most))];
+                        problems = vec![(Exit::Limit, too_many(most))];
                     }
                     for (code, why) in problems {
                         self.core.trouble(NOT_LISTED, code, why);

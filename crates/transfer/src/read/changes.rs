@@ -29,7 +29,7 @@ use crate::{
     quota::{Claim, Quota},
     receiver::Lock,
     state_names,
-    wire::{BLOCK, Change, Code, path},
+    wire::{BLOCK, Change, Exit, path},
 };
 
 /// Bytes of a copy that one act of a worker copies.
@@ -91,7 +91,7 @@ pub(super) enum Act {
 
 type Result<T> = std::result::Result<T, TransferError>;
 
-fn refused(code: Code, text: &str, fix: &str) -> TransferError {
+fn refused(code: Exit, text: &str, fix: &str) -> TransferError {
     TransferError::new(code, text).fix(fix)
 }
 
@@ -99,27 +99,27 @@ fn refused(code: Code, text: &str, fix: &str) -> TransferError {
 fn failed(e: &io::Error) -> TransferError {
     let (code, text) = match e.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            (Code::SourceMissing, e.to_string())
+            (Exit::SourceMissing, e.to_string())
         }
-        io::ErrorKind::StaleNetworkFileHandle => (Code::SourceChanged, e.to_string()),
+        io::ErrorKind::StaleNetworkFileHandle => (Exit::SourceChanged, e.to_string()),
         io::ErrorKind::AlreadyExists => {
             let text = "something has this name, and is not replaced";
-            (Code::DestError, text.into())
+            (Exit::DestError, text.into())
         }
         io::ErrorKind::DirectoryNotEmpty => {
             let text = "the folder is not empty; interrupted copies may have left hidden files in it, which `farhaul clean` removes on the server";
-            (Code::DestError, text.into())
+            (Exit::DestError, text.into())
         }
         io::ErrorKind::CrossesDevices => {
             let text =
                 "the two places are on different file systems: copy the entry, then remove it";
-            (Code::DestError, text.into())
+            (Exit::DestError, text.into())
         }
         _ if confine::met_a_link(e) => {
             let text = "a link, or behind one: links are not followed in a share";
-            (Code::Partial, text.into())
+            (Exit::Partial, text.into())
         }
-        _ => (Code::of_write(e), e.to_string()),
+        _ => (Exit::of_write(e), e.to_string()),
     };
     TransferError::new(code, text)
 }
@@ -163,7 +163,7 @@ impl<'a> Place<'a> {
         let stat = self.stat()?.ok_or_else(|| failed(&Errno::NOENT.into()))?;
         if confine::is_special(&stat).is_some() {
             let text = "devices, pipes and sockets are neither removed nor moved";
-            return Err(TransferError::new(Code::DestError, text));
+            return Err(TransferError::new(Exit::DestError, text));
         }
         Ok(stat)
     }
@@ -175,10 +175,10 @@ impl<'a> Place<'a> {
             Some(_) if !replace => Err(failed(&Errno::EXIST.into())),
             Some(stat) if is_dir(stat) => {
                 let text = "a folder has this name, and is not replaced";
-                Err(TransferError::new(Code::DestError, text))
+                Err(TransferError::new(Exit::DestError, text))
             }
             Some(stat) => match confine::is_special(stat) {
-                Some(why) => Err(TransferError::new(Code::DestError, why)),
+                Some(why) => Err(TransferError::new(Exit::DestError, why)),
                 None => Ok(there),
             },
             None => Ok(None),
@@ -195,7 +195,7 @@ impl<'a> Place<'a> {
         if (terms.busy)(&whole, is_folder) {
             let text = "a copy of this server delivers there now";
             return Err(refused(
-                Code::Locked,
+                Exit::Locked,
                 text,
                 "try again when the copy has ended",
             ));
@@ -216,7 +216,7 @@ impl<'a> Place<'a> {
                     "it is done, and may not be on the disk: {}",
                     io::Error::from(e)
                 );
-                TransferError::new(Code::DestError, text)
+                TransferError::new(Exit::DestError, text)
             }),
         }
     }
@@ -255,7 +255,7 @@ impl Order {
                 let below = to.strip_prefix(path);
                 if below.is_some_and(|below| below.starts_with(b"/")) {
                     let text = "an entry cannot be moved into itself";
-                    return Err(TransferError::new(Code::Usage, text));
+                    return Err(TransferError::new(Exit::Usage, text));
                 }
                 // Whatever is wrong is found before folders are made.
                 self.movable(&Place::of(root, path)?, to)?;
@@ -283,7 +283,7 @@ impl Order {
         let stat = place.there()?;
         if is_dir(&stat) {
             let text = "a folder, which is removed by another request";
-            return Err(TransferError::new(Code::DestError, text));
+            return Err(TransferError::new(Exit::DestError, text));
         }
         of_call(place.dir.unlinkat(place.name))?;
         self.free(Some(&stat));
@@ -295,7 +295,7 @@ impl Order {
         let names = self.terms.one_at_a_time();
         let stat = place.there()?;
         if !is_dir(&stat) {
-            return Err(TransferError::new(Code::DestError, "no folder"));
+            return Err(TransferError::new(Exit::DestError, "no folder"));
         }
         place.is_free(&self.terms, true)?;
         of_call(place.dir.rmdirat(place.name))?;
@@ -327,7 +327,7 @@ impl Order {
                 None => {}
             }
             let mut claim = self.terms.quota.clone().map(Claim::new);
-            let full = |why| TransferError::new(Code::NoSpace, why);
+            let full = |why| TransferError::new(Exit::NoSpace, why);
             let held = claim.as_mut().map_or(Ok(()), Claim::hold_inode);
             held.map_err(full)?;
             let made = place.dir.mkdirat(place.name, Mode::from_raw_mode(0o777));
@@ -349,7 +349,7 @@ impl Order {
         let stat = from.there()?;
         if is_dir(&stat) && depth(to) != depth(&self.named.path) {
             let text = "a folder is moved only to a place as deep in the share: a link in it could lead out of the share from another";
-            return Err(refused(Code::DestError, text, "copy it, then remove it"));
+            return Err(refused(Exit::DestError, text, "copy it, then remove it"));
         }
         Ok(stat)
     }
@@ -395,7 +395,7 @@ impl Order {
     fn rename_the_same(&self, from: &Place<'_>, to: &Place<'_>, stat: &Stat) -> Result<()> {
         if self.named.path == self.change.to().unwrap_or_default() {
             return Err(refused(
-                Code::Usage,
+                Exit::Usage,
                 "the entry has this name",
                 "name another place",
             ));
@@ -407,7 +407,7 @@ impl Order {
         let there = of_call(to.dir.stat())?;
         if is_same(&here, &there) && from.name.eq_ignore_ascii_case(to.name) {
             let text = "the file has this name in other letters, and further names";
-            return Err(refused(Code::DestError, text, "name another place"));
+            return Err(refused(Exit::DestError, text, "name another place"));
         }
         of_call(from.dir.unlinkat(from.name))
     }
@@ -420,7 +420,7 @@ fn link(from: &Place<'_>, to: &Place<'_>, replace: bool) -> Result<()> {
     match to.dir.hard_link(&from.dir, from.name, &staged.part) {
         Err(e) if lacks::is_refusal(e) || e == Errno::PERM => {
             let text = "only files are moved to a folder further up, and only where the file system has hard links";
-            return Err(refused(Code::DestError, text, "copy it, then remove it"));
+            return Err(refused(Exit::DestError, text, "copy it, then remove it"));
         }
         linked => of_call(linked)?,
     }
@@ -429,7 +429,7 @@ fn link(from: &Place<'_>, to: &Place<'_>, replace: bool) -> Result<()> {
     if FileType::from_raw_mode(linked.st_mode) != FileType::RegularFile {
         let text = "only regular files are moved to a folder further up: a link, also one in a folder, could lead out of the share from there";
         return Err(refused(
-            Code::DestError,
+            Exit::DestError,
             text,
             "move the files in it one by one",
         ));
@@ -522,7 +522,7 @@ impl Copying {
         if taken.is_some_and(|taken| is_same(&taken, &stat)) {
             let text = "the file and its copy are the same";
             return Err(refused(
-                Code::Usage,
+                Exit::Usage,
                 text,
                 "name another place for the copy",
             ));
@@ -531,7 +531,7 @@ impl Copying {
         if let Some(claim) = &mut claim {
             let stored = stat.st_blocks.cast_unsigned().saturating_mul(512);
             let held = claim.hold(stored);
-            held.map_err(|why| TransferError::new(Code::NoSpace, why))?;
+            held.map_err(|why| TransferError::new(Exit::NoSpace, why))?;
         }
         let free = of_call(to.dir.statvfs())?;
         let (free, stored) = (
@@ -541,7 +541,7 @@ impl Copying {
         if free < stored {
             let [stored, free] = [stored, free].map(Size::from_bytes);
             let text = format!("needs {stored}, {free} are free on the disk");
-            return Err(TransferError::new(Code::NoSpace, text));
+            return Err(TransferError::new(Exit::NoSpace, text));
         }
         let staged = Staged::new(&to)?;
         let into = of_call(confine::create(&to.dir, &staged.part))?;
@@ -607,7 +607,7 @@ impl Copying {
         let arrived = self.claim.as_mut().map(|claim| claim.arrive(n as u64));
         arrived
             .unwrap_or(Ok(()))
-            .map_err(|why| TransferError::new(Code::NoSpace, why))
+            .map_err(|why| TransferError::new(Exit::NoSpace, why))
     }
 
     fn finish(self, stop: &Stop) -> Result<()> {

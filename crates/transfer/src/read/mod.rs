@@ -37,7 +37,7 @@ use crate::{
     progress::{Phase, Progress},
     role::{Role, RoleCore, State},
     scan,
-    wire::{BLOCK, Change, Code, Entry, FileVersion, Message, short},
+    wire::{BLOCK, Change, Entry, Exit, FileVersion, Message, short},
 };
 
 /// Requests of a session that are not over.
@@ -223,7 +223,7 @@ impl Reads {
     }
 
     /// Answers that the request `id` has no answer.
-    pub(crate) fn unanswered(&mut self, id: u32, code: Code, text: &str) {
+    pub(crate) fn unanswered(&mut self, id: u32, code: Exit, text: &str) {
         if self.open.remove(&id) {
             self.forget(id);
             let text = short(text);
@@ -262,11 +262,11 @@ impl Reads {
 
     fn fail(&mut self, id: u32, e: &io::Error) {
         let (code, text) = match e.kind() {
-            io::ErrorKind::StaleNetworkFileHandle => (Code::SourceChanged, e.to_string()),
-            io::ErrorKind::NotADirectory => (Code::SourceMissing, e.to_string()),
+            io::ErrorKind::StaleNetworkFileHandle => (Exit::SourceChanged, e.to_string()),
+            io::ErrorKind::NotADirectory => (Exit::SourceMissing, e.to_string()),
             _ if confine::met_a_link(e) => {
                 let text = "a link, or behind one: links are not followed in a share";
-                (Code::Partial, text.into())
+                (Exit::Partial, text.into())
             }
             _ => (scan::missing(e), e.to_string()),
         };

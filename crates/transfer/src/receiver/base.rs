@@ -15,7 +15,7 @@ use crate::{
     confine::{self, Dir},
     disk::File,
     error::TransferError,
-    wire::{Code, path},
+    wire::{Exit, path},
 };
 
 /// A destination.
@@ -136,7 +136,7 @@ impl Site {
         let rel = rel.strip_suffix(b"/").unwrap_or(rel);
         if let Some(why) = path::refusal(rel) {
             let text = format!("'{}' is not a path in a share: {why}", path::show(rel));
-            return Err(TransferError::new(Code::DestError, text).fix("use a plain relative path"));
+            return Err(TransferError::new(Exit::DestError, text).fix("use a plain relative path"));
         }
         let error = |e: &io::Error| dest_error(rel, e);
         let there = match confine::open_beneath(root, rel, OFlags::PATH) {
@@ -216,11 +216,11 @@ pub(super) fn dest_error(rel: &[u8], e: &io::Error) -> TransferError {
     if confine::met_a_link(e) {
         let name = path::show(rel);
         let text = format!("destination '{name}': a component is a link, which is not followed");
-        return TransferError::new(Code::DestError, text)
+        return TransferError::new(Exit::DestError, text)
             .fix("name the folder that the link leads to");
     }
     let text = format!("destination '{}': {e}", path::show(rel));
-    TransferError::new(Code::of_write(e), text).fix("choose a writable destination")
+    TransferError::new(Exit::of_write(e), text).fix("choose a writable destination")
 }
 
 fn special(to: &[u8]) -> TransferError {
@@ -228,7 +228,7 @@ fn special(to: &[u8]) -> TransferError {
         "destination '{}' is a device, a pipe or a socket, which is not replaced",
         path::show(to)
     );
-    TransferError::new(Code::DestError, text)
+    TransferError::new(Exit::DestError, text)
         .fix("write - for the standard output, as in `farhaul cp SRC - > FILE`")
 }
 
@@ -237,7 +237,7 @@ fn broken_link(to: &[u8]) -> TransferError {
         "destination '{}' is a link to nothing that exists",
         path::show(to)
     );
-    TransferError::new(Code::DestError, text).fix("name what it should lead to, or remove it")
+    TransferError::new(Exit::DestError, text).fix("name what it should lead to, or remove it")
 }
 
 fn not_a_dir(rel: &[u8]) -> TransferError {
@@ -245,7 +245,7 @@ fn not_a_dir(rel: &[u8]) -> TransferError {
         "destination '{}' is a file, not a directory",
         path::show(rel)
     );
-    TransferError::new(Code::DestError, text).fix("name a directory, or copy a single file")
+    TransferError::new(Exit::DestError, text).fix("name a directory, or copy a single file")
 }
 
 #[cfg(test)]

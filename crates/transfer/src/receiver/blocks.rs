@@ -13,7 +13,7 @@ use crate::{
     bounds,
     digest::{Leaves, block_count, block_range},
     ranges::RangeSet,
-    wire::{BLOCK, Code, Hash, Message},
+    wire::{BLOCK, Exit, Hash, Message},
 };
 
 const NEW_HOLES: &str =
@@ -62,7 +62,7 @@ impl Receiver {
     pub(super) fn block_done(&mut self, number: u64, index: u64, value: io::Result<Hash>) {
         let value = match value {
             Ok(value) => value,
-            Err(e) => return self.fail(number, Code::of_write(&e), &e),
+            Err(e) => return self.fail(number, Exit::of_write(&e), &e),
         };
         if let Some(State::Part(part)) = self.table.get_mut(number).map(|s| &mut s.item.state) {
             part.tree.set(index, value);
@@ -77,7 +77,7 @@ impl Receiver {
     pub(super) fn verified(&mut self, number: u64, checked: io::Result<Claims>) {
         let (good, bad) = match checked {
             Ok(checked) => checked,
-            Err(e) => return self.fail(number, Code::of_write(&e), &e),
+            Err(e) => return self.fail(number, Exit::of_write(&e), &e),
         };
         let Some(slot) = self.table.get_mut(number) else {
             return;
@@ -124,9 +124,9 @@ impl Receiver {
                 at = end;
                 if matches!(&slot.item.state, State::Part(part) if !part.cleared) {
                     let (code, why) = if slot.item.stripe.is_some() {
-                        (Code::DestError, NO_HOLES)
+                        (Exit::DestError, NO_HOLES)
                     } else {
-                        (Code::SourceChanged, NEW_HOLES)
+                        (Exit::SourceChanged, NEW_HOLES)
                     };
                     self.fail(number, code, &why);
                     continue;

@@ -15,7 +15,7 @@ use crate::{
     error::TransferError,
     ranges::RangeSet,
     reach::Reach,
-    wire::{BLOCK, Code, Entry, Hash, Kind, Message, Stripe, path},
+    wire::{BLOCK, Entry, Exit, Hash, Kind, Message, Stripe, path},
 };
 
 /// Ranges per message.
@@ -57,8 +57,8 @@ impl Receiver {
         let number = self.table.push(entry.size, bounds::charge(entry), item);
         let number =
             number.ok_or_else(|| TransferError::protocol("the tree is larger than 2^62 bytes"))?;
-        let refused = reserved.map(|why| (Code::DestError, why));
-        let refused = refused.or(left_out.map(|why| (Code::SourceChanged, why)));
+        let refused = reserved.map(|why| (Exit::DestError, why));
+        let refused = refused.or(left_out.map(|why| (Exit::SourceChanged, why)));
         let before = match refused {
             Some(_) => None,
             None => self.named_before(number),
@@ -68,12 +68,12 @@ impl Receiver {
             self.core.progress.found(entry.size);
         }
         let refused = match before {
-            Some(_) if !waits => Some((Code::DestError, SAME_NAME)),
+            Some(_) if !waits => Some((Exit::DestError, SAME_NAME)),
             _ if entry.kind == Kind::Dir => refused,
             _ => refused.or_else(|| {
                 let slot = self.table.get(number)?;
                 let why = self.names.refuse_other_case(&slot.item.path)?;
-                Some((Code::DestError, why))
+                Some((Exit::DestError, why))
             }),
         };
         if let Some((code, why)) = refused {
@@ -117,7 +117,7 @@ impl Receiver {
         let waits = before.and_then(|before| self.table.get(before));
         if waits.is_some_and(|slot| matches!(slot.item.state, State::Waits(_))) {
             self.names.wait(&entry.path, before.unwrap_or(number));
-            self.fail(number, Code::DestError, &SAME_NAME);
+            self.fail(number, Exit::DestError, &SAME_NAME);
         } else if let Some(slot) = self.table.get_mut(number) {
             slot.item.state = State::Waits(Box::new(entry.clone()));
         }
@@ -144,7 +144,7 @@ impl Receiver {
             }
         };
         if self.named_before(next).is_some() {
-            self.fail(next, Code::DestError, &SAME_NAME);
+            self.fail(next, Exit::DestError, &SAME_NAME);
         } else if let Err(refusal) = self.decide_file(next, &entry) {
             self.refuse(next, &refusal);
         }
@@ -222,7 +222,7 @@ impl Receiver {
             return;
         }
         if let Err(why) = self.space.reserve(entry.allocated) {
-            return self.fail(number, Code::NoSpace, &why);
+            return self.fail(number, Exit::NoSpace, &why);
         }
         let Some(slot) = self.table.get_mut(number) else {
             return;
@@ -283,7 +283,7 @@ impl Receiver {
     fn skip(&mut self, number: u64) {
         self.core.out.push(&Message::Trouble {
             file: number,
-            code: Code::Ok,
+            code: Exit::Ok,
             text: Vec::new(),
         });
         self.was_there(number);

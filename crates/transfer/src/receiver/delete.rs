@@ -30,7 +30,7 @@ use crate::{
     pool::Stop,
     requested::Requested,
     wire::{
-        Code, Kind, Mirror, Suffix,
+        Exit, Kind, Mirror, Suffix,
         path::{self, Own},
     },
 };
@@ -528,7 +528,7 @@ pub(crate) struct Deleted {
     count: u64,
     /// Files that did not get their names, since folders have them.
     unplaced: u64,
-    problems: Vec<(Code, String)>,
+    problems: Vec<(Exit, String)>,
 }
 
 /// Deletes, unless there are more than `most`; then what waits for that gets its name.
@@ -542,7 +542,7 @@ pub(crate) fn delete(
     let mut deleted = Deleted::default();
     if let Err(e) = delete_all(walk, most, disks, stop, &mut deleted) {
         let why = format!("files that the source lacks cannot be deleted: {e}");
-        deleted.problems.push((Code::of_write(&e), why));
+        deleted.problems.push((Exit::of_write(&e), why));
     }
     for waiting in waiting {
         deleted.place(waiting);
@@ -569,7 +569,7 @@ impl Deleted {
         };
         let why = format!("{name}: the folder of this name is not deleted: {e}{left}");
         self.unplaced += u64::from(*is_file);
-        self.problems.push((Code::DestError, why));
+        self.problems.push((Exit::DestError, why));
     }
 }
 
@@ -585,7 +585,7 @@ fn delete_all(
         while !matches!(walk.step(), Step::End) {
             stop.check()?;
             if walk.count > most {
-                deleted.problems.push((Code::Limit, too_many(most)));
+                deleted.problems.push((Exit::Limit, too_many(most)));
                 return Ok(());
             }
         }
@@ -599,14 +599,14 @@ fn delete_all(
         if most.is_some_and(|most| walk.count > most) {
             let text =
                 "others have made files meanwhile: what is beyond --max-delete was not deleted";
-            deleted.problems.push((Code::Limit, text.into()));
+            deleted.problems.push((Exit::Limit, text.into()));
             break;
         }
         match walk.step() {
             Step::Nothing | Step::Gone(_) => {}
             Step::Failed(path, e) => {
                 let why = format!("{}: cannot be deleted: {e}", path::show(&path));
-                deleted.problems.push((Code::of_write(&e), why));
+                deleted.problems.push((Exit::of_write(&e), why));
                 if deleted.problems.len() > 1000 {
                     break;
                 }
@@ -617,7 +617,7 @@ fn delete_all(
     deleted.count = walk.count;
     deleted
         .problems
-        .extend(walk.stays().map(|why| (Code::Ok, why)));
+        .extend(walk.stays().map(|why| (Exit::Ok, why)));
     Ok(())
 }
 
@@ -627,13 +627,13 @@ pub(crate) fn too_many(most: u64) -> String {
 }
 
 /// Reason that nothing is deleted, if the entries that the source lacks are not known for sure.
-pub(crate) fn refusal(listed: &Listed, log: &FailureLog) -> Option<(Code, String)> {
+pub(crate) fn refusal(listed: &Listed, log: &FailureLog) -> Option<(Exit, String)> {
     if listed.full {
         let why =
             format!("nothing was deleted: more than {LISTED} files were listed: copy in parts");
-        return Some((Code::Limit, why));
+        return Some((Exit::Limit, why));
     }
-    (!log.is_clean()).then(|| (Code::Ok, INCOMPLETE.into()))
+    (!log.is_clean()).then(|| (Exit::Ok, INCOMPLETE.into()))
 }
 
 impl Receiver {

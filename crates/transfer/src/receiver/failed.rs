@@ -10,11 +10,11 @@ use crate::{
     confine,
     decide::Refusal,
     state_names,
-    wire::{Code, NOT_LISTED, path},
+    wire::{Exit, NOT_LISTED, path},
 };
 
 impl Receiver {
-    pub(super) fn failed_there(&mut self, file: u64, code: Code, again: bool, text: &[u8]) {
+    pub(super) fn failed_there(&mut self, file: u64, code: Exit, again: bool, text: &[u8]) {
         if again {
             // What has arrived of it may be in the way of what comes.
             self.folders.forget_new();
@@ -37,7 +37,7 @@ impl Receiver {
             self.core.progress.retry();
             return;
         }
-        self.core.tally.files_failed += u64::from(code != Code::Ok);
+        self.core.tally.files_failed += u64::from(code != Exit::Ok);
         let text = path::show(text);
         self.core.log.add(code, text);
     }
@@ -54,7 +54,7 @@ impl Receiver {
 
     /// A sync has failed: no file of this run is known to be on the disk.
     pub(super) fn not_on_disk(&mut self, e: &io::Error) {
-        let code = Code::of_write(e);
+        let code = Exit::of_write(e);
         let lost = std::mem::take(&mut self.core.tally.files_ok);
         self.core.tally.files_failed += lost;
         let next = match self.journal.sync_failed() {
@@ -70,12 +70,12 @@ impl Receiver {
     }
 
     /// Abandons this file, which cannot be written.
-    pub(super) fn fail(&mut self, file: u64, code: Code, why: &dyn std::fmt::Display) {
+    pub(super) fn fail(&mut self, file: u64, code: Exit, why: &dyn std::fmt::Display) {
         let Some(slot) = self.table.get(file) else {
             return;
         };
         let text = format!("{}: {why}", path::show(&slot.item.path));
-        self.core.tally.files_failed += u64::from(slot.item.is_file || code != Code::Ok);
+        self.core.tally.files_failed += u64::from(slot.item.is_file || code != Exit::Ok);
         self.core.trouble(file, code, text);
         self.abandon(file, code);
     }
@@ -86,19 +86,19 @@ impl Receiver {
     }
 
     /// Gives a file up. A large part is kept for the next run unless its source is gone.
-    pub(super) fn abandon(&mut self, file: u64, code: Code) {
+    pub(super) fn abandon(&mut self, file: u64, code: Exit) {
         let Some(slot) = self.table.get_mut(file) else {
             return;
         };
         self.missing.remove(slot.range.clone());
-        if code != Code::Ok {
+        if code != Exit::Ok {
             self.listed.waits_no_more(&slot.item.path);
         }
         // What a worker has may still get its name.
         if !matches!(slot.item.state, State::Working) {
             self.names.release(&slot.item.path, file);
         }
-        let gone = self.rules.pipe || matches!(code, Code::SourceChanged | Code::VerifyFailed);
+        let gone = self.rules.pipe || matches!(code, Exit::SourceChanged | Exit::VerifyFailed);
         match std::mem::replace(&mut slot.item.state, State::Over) {
             State::Memory { bytes, .. } => self.resident -= bytes.len(),
             // What the worker has is counted until it is done, and its result is not waited for.

@@ -16,7 +16,7 @@ use crate::{
     lacks,
     ranges::RangeSet,
     table::{Slot, Table},
-    wire::{BLOCK, Code, Hash, Message, Root, Stripe},
+    wire::{BLOCK, Exit, Hash, Message, Root, Stripe},
 };
 
 /// Parts kept open.
@@ -47,7 +47,7 @@ impl Receiver {
                         let why = format!(
                             "the content is the same, but its permissions or time cannot be set: {e}"
                         );
-                        return self.fail(number, Code::of_write(&e), &why);
+                        return self.fail(number, Exit::of_write(&e), &why);
                     }
                     self.core.tally.resumed += size;
                     self.was_there(number);
@@ -145,7 +145,7 @@ impl Receiver {
     /// replaced.
     fn want_instead(&mut self, number: u64) {
         match self.table.get(number).and_then(|slot| slot.item.stands) {
-            Some(why) => self.fail(number, Code::DestError, &why),
+            Some(why) => self.fail(number, Exit::DestError, &why),
             None if self.reuses_instead(number) => self.ask_for_blocks(),
             None => self.want_anew(number),
         }
@@ -188,7 +188,7 @@ impl Receiver {
         };
         let target = match self.target(number) {
             Ok(target) => target,
-            Err(e) => return self.fail(number, Code::of_write(&e), &e),
+            Err(e) => return self.fail(number, Exit::of_write(&e), &e),
         };
         let Some(slot) = self.table.get_mut(number) else {
             return;
@@ -276,9 +276,9 @@ impl Receiver {
     /// Abandons a file whose content stayed wrong.
     fn fail_wrong(&mut self, number: u64, why: &str) {
         if self.rules.alone {
-            return self.fail(number, Code::VerifyFailed, &why);
+            return self.fail(number, Exit::VerifyFailed, &why);
         }
-        self.fail(number, Code::VerifyFailed, &format!("{why}; {SAVED}"));
+        self.fail(number, Exit::VerifyFailed, &format!("{why}; {SAVED}"));
     }
 
     pub(super) fn small_done(&mut self, number: u64, ending: Ending) {
@@ -309,11 +309,11 @@ impl Receiver {
             }
             Ending::Mismatch => self.fail_wrong(number, WRONG),
             Ending::Lost(_) => self.fail_wrong(number, LOST),
-            Ending::Failed(e) => self.fail(number, Code::of_write(&e), &e),
+            Ending::Failed(e) => self.fail(number, Exit::of_write(&e), &e),
             Ending::NotOnDisk(e) => {
                 let noted = self.journal.sync_failed();
                 self.note_journal(noted);
-                self.fail(number, Code::of_write(&e), &e);
+                self.fail(number, Exit::of_write(&e), &e);
             }
         }
     }
@@ -425,7 +425,7 @@ impl Receiver {
                 .is_some_and(|s| s.item.stripe.is_some())
         {
             // The file is not this one's alone.
-            return self.fail(number, Code::VerifyFailed, &WRONG_STRIPE);
+            return self.fail(number, Exit::VerifyFailed, &WRONG_STRIPE);
         }
         let (file, target) = match self
             .part_file(number)
@@ -439,11 +439,11 @@ impl Receiver {
             && let Some(slot) = self.table.get(number)
             && let Err(e) = self.backups.make(&slot.item.path)
         {
-            return self.fail(number, Code::of_write(&e), &e);
+            return self.fail(number, Exit::of_write(&e), &e);
         }
         let small = self.is_small(number);
         if small && let Err(e) = self.note_named(std::iter::once(number)) {
-            return self.fail(number, Code::of_write(&e), &e);
+            return self.fail(number, Exit::of_write(&e), &e);
         }
         let mut reread = self
             .reread
@@ -517,7 +517,7 @@ impl Receiver {
                 self.fail_wrong(number, if lost { LOST } else { WRONG });
             }
             Ending::Lost(tree) => return self.lost(number, tree),
-            Ending::Failed(e) => return self.fail(number, Code::of_write(&e), &e),
+            Ending::Failed(e) => return self.fail(number, Exit::of_write(&e), &e),
             Ending::NotOnDisk(e) => {
                 if let (State::Part(part), Some(journal)) = (&mut slot.item.state, journal) {
                     part.journal = None;
@@ -527,7 +527,7 @@ impl Receiver {
                     let noted = self.journal.sync_failed();
                     self.note_journal(noted);
                 }
-                return self.fail(number, Code::of_write(&e), &e);
+                return self.fail(number, Exit::of_write(&e), &e);
             }
         }
         if let Some(journal) = journal {
@@ -536,11 +536,11 @@ impl Receiver {
     }
 }
 
-/// Code for an error of a part: another run may have it.
-pub(super) fn code_of(e: &io::Error) -> Code {
+/// Exit for an error of a part: another run may have it.
+pub(super) fn code_of(e: &io::Error) -> Exit {
     match e.kind() {
-        io::ErrorKind::ResourceBusy => Code::Locked,
-        _ => Code::of_write(e),
+        io::ErrorKind::ResourceBusy => Exit::Locked,
+        _ => Exit::of_write(e),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     bounds::FOLDERS,
     confine::{self, Dir, Tree},
     progress::Phase,
-    wire::Code,
+    wire::Exit,
 };
 
 const CACHED: &str = "--verify-disk: the file system at the destination has no direct reads; the files were dropped from its cache and read again";
@@ -174,7 +174,7 @@ impl Receiver {
 
     /// Notes the end of a job: some folders have their permissions; or all, and everything is on
     /// the disk, or not. The sender gets a report.
-    pub(super) fn finished(&mut self, problems: Vec<(Code, String)>, synced: io::Result<()>) {
+    pub(super) fn finished(&mut self, problems: Vec<(Exit, String)>, synced: io::Result<()>) {
         for (code, text) in problems {
             self.record(code, text);
         }

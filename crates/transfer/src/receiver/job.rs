@@ -24,7 +24,7 @@ use crate::{
     pages::Pages,
     pool::{Job, Stop, Task},
     sender::hash_block,
-    wire::{BLOCK, Code, Generation, Hash, Stripe, Suffix, path},
+    wire::{BLOCK, Exit, Generation, Hash, Stripe, Suffix, path},
 };
 
 /// The time of the last access of what gets a time: file systems of older FUSE ignore one time without the other.
@@ -375,7 +375,7 @@ pub(crate) enum WriteDone {
     },
     Deleted(Deleted),
     Finished {
-        problems: Vec<(Code, String)>,
+        problems: Vec<(Exit, String)>,
         synced: io::Result<()>,
     },
 }
@@ -648,7 +648,7 @@ fn hash_rest(
 }
 
 /// Directories get their own permissions and times; returns where that failed.
-fn finish_dirs(root: &Dir, dirs: &[Folder], stop: &Stop) -> Vec<(Code, String)> {
+fn finish_dirs(root: &Dir, dirs: &[Folder], stop: &Stop) -> Vec<(Exit, String)> {
     let mut problems = Vec::new();
     let mut others = 0u64;
     // Children first: a parent may become read-only.
@@ -674,18 +674,18 @@ fn finish_dirs(root: &Dir, dirs: &[Folder], stop: &Stop) -> Vec<(Code, String)> 
                     let why = format!(
                         "{name}: has the permissions {ours:04o}, the source's are {theirs:04o}: {why}"
                     );
-                    problems.push((Code::Ok, why));
+                    problems.push((Exit::Ok, why));
                 }
             }
             Err(e) => {
                 let why = format!("{name}: its permissions or time cannot be set: {e}");
-                problems.push((Code::of_write(&e), why));
+                problems.push((Exit::of_write(&e), why));
             }
         }
     }
     if others > 1 {
         let why = format!("so do {} more folders", others - 1);
-        problems.push((Code::Ok, why));
+        problems.push((Exit::Ok, why));
     }
     problems
 }

@@ -21,7 +21,7 @@ use crate::{
     lanes::{LaneEvent, Lanes, Link, lost},
     ranges::RangeSet,
     table::CONTENT,
-    wire::{Code, Message, Outbox},
+    wire::{Exit, Message, Outbox},
 };
 
 /// The receiving end.
@@ -139,7 +139,7 @@ impl Receiver {
                     number,
                     why: Some(why),
                     ..
-                } => self.core.log.add(Code::Ok, lost(number, &why)),
+                } => self.core.log.add(Exit::Ok, lost(number, &why)),
                 // Workers are for sessions that are there: a peer may ask for some that never come.
                 LaneEvent::Joined(_) => self.pool.grow(lanes.up()),
                 LaneEvent::Left { .. } | LaneEvent::Unreadable(..) => {}

@@ -13,7 +13,7 @@ use crate::{
     decide::{Decision, Refusal, There, decide},
     lacks,
     progress::FileOver,
-    wire::{Code, Entry, path},
+    wire::{Entry, Exit, path},
 };
 
 /// Paths, of which a limited number is remembered: those of files that others may be links to.
@@ -62,7 +62,7 @@ impl Receiver {
         } else {
             self.was_there(number);
         }
-        self.abandon(number, Code::Ok);
+        self.abandon(number, Exit::Ok);
         self.is_in_place(number);
     }
 

@@ -19,7 +19,7 @@ use crate::{
     lacks::LOCKS,
     state_names,
     wire::{
-        Code,
+        Exit,
         path::{self, Tag},
     },
 };
@@ -142,8 +142,8 @@ fn is_ours(stat: &Stat, dir: &Dir, tag: Tag) -> io::Result<()> {
 
 pub(super) fn cannot(what: &str, e: &io::Error) -> TransferError {
     let text = format!("cannot {what} at the destination: {e}");
-    match Code::of_write(e) {
-        Code::NoSpace => TransferError::new(Code::NoSpace, format!("the disk is full: {text}"))
+    match Exit::of_write(e) {
+        Exit::NoSpace => TransferError::new(Exit::NoSpace, format!("the disk is full: {text}"))
             .fix(Advice::again(
                 "free some space there, then run the same command again",
             )),
@@ -154,7 +154,7 @@ pub(super) fn cannot(what: &str, e: &io::Error) -> TransferError {
 fn not_ours(name: &[u8], e: &io::Error) -> TransferError {
     let name = path::show(name);
     let text = format!("cannot use the journal '{name}' at the destination: {e}");
-    TransferError::new(Code::of_write(e), text)
+    TransferError::new(Exit::of_write(e), text)
         .fix("check what it is and remove it there, or choose a writable destination")
 }
 
@@ -168,7 +168,7 @@ fn locked(file: &File) -> TransferError {
         true
     });
     TransferError::new(
-        Code::Locked,
+        Exit::Locked,
         format!("the destination is being written by {holder}"),
     )
     .fix("wait for it to end, or stop it; the files it completed will not be sent again")

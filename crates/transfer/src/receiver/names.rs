@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use super::{Receiver, Stage};
 use crate::{
     bounds,
-    wire::{Code, path},
+    wire::{Exit, path},
 };
 
 /// Names that were listed, and those that are to be.
@@ -104,7 +104,7 @@ impl Receiver {
             let text = format!(
                 "{left} files that had changed were to be listed again, and the sender did not do so"
             );
-            self.core.log.add(Code::SourceChanged, text);
+            self.core.log.add(Exit::SourceChanged, text);
         }
     }
 }

@@ -4,7 +4,7 @@
 use super::{Receiver, Stage, State};
 use crate::{
     error::TransferError,
-    wire::{BLOCK, Code, Message},
+    wire::{BLOCK, Exit, Message},
 };
 
 /// The only file.
@@ -36,7 +36,7 @@ impl Receiver {
         }
         self.check_space();
         if let Err(why) = self.space.reserve(size - before) {
-            self.fail(file, Code::NoSpace, &why);
+            self.fail(file, Exit::NoSpace, &why);
             return Ok(());
         }
         if let Some(State::Part(part)) = self.table.get_mut(file).map(|s| &mut s.item.state) {
@@ -67,7 +67,7 @@ impl Drop for Receiver {
     /// Removes an incomplete file that came through a pipe: no later run can continue it.
     fn drop(&mut self) {
         if self.rules.pipe && !self.core.is_finished() {
-            self.abandon(FILE, Code::INTERRUPTED);
+            self.abandon(FILE, Exit::INTERRUPTED);
         }
     }
 }

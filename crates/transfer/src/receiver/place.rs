@@ -20,7 +20,7 @@ use super::{
 use crate::{
     digest::{LEAF, LEAVES, block_range},
     table::CONTENT,
-    wire::{BLOCK, Code, Hash},
+    wire::{BLOCK, Exit, Hash},
 };
 
 /// Memory for small files that are incomplete or being written.
@@ -247,7 +247,7 @@ impl Receiver {
         match run.outcome {
             Ok(()) => self.written(run.number, &run.range, &run.leaves),
             // It may have failed before.
-            Err(e) if self.is_part(run.number) => self.fail(run.number, Code::of_write(&e), &e),
+            Err(e) if self.is_part(run.number) => self.fail(run.number, Exit::of_write(&e), &e),
             Err(_) => {}
         }
     }

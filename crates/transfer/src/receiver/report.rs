@@ -6,7 +6,7 @@ use std::{io, time::Duration};
 use farhaul_core::time::Instant;
 
 use super::Receiver;
-use crate::wire::{Code, NOT_LISTED, Tally};
+use crate::wire::{Exit, NOT_LISTED, Tally};
 
 /// Completed entries before they are reported to the sender.
 const REPORT_EVERY: u64 = 1024;
@@ -62,10 +62,10 @@ impl Receiver {
 
     /// Notes a warning that both sides should know.
     pub(super) fn warn(&mut self, text: String) {
-        self.record(Code::Ok, text);
+        self.record(Exit::Ok, text);
     }
 
-    pub(super) fn record(&mut self, code: Code, text: String) {
+    pub(super) fn record(&mut self, code: Exit, text: String) {
         self.core.trouble(NOT_LISTED, code, text);
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     pages::Pages,
     pool::Stop,
     ranges::RangeSet,
-    wire::{BLOCK, Code, Entry, Hash, Message},
+    wire::{BLOCK, Entry, Exit, Hash, Message},
 };
 
 /// Blocks per job.
@@ -130,7 +130,7 @@ impl Receiver {
             && bytes > 0
             && let Err(why) = self.space.reserve(bytes)
         {
-            self.fail(number, Code::NoSpace, &why);
+            self.fail(number, Exit::NoSpace, &why);
             return true;
         }
         self.reusing += wanted.len();
@@ -160,7 +160,7 @@ impl Receiver {
         self.reusing -= count;
         let (same, differ) = match done {
             Ok(done) => done,
-            Err(e) => return self.fail(number, Code::of_write(&e), &e),
+            Err(e) => return self.fail(number, Exit::of_write(&e), &e),
         };
         let Some(slot) = self.table.get_mut(number) else {
             return;

@@ -12,7 +12,7 @@ use crate::{
     disk::File,
     error::{Advice, TransferError},
     quota::Claim,
-    wire::Code,
+    wire::Exit,
 };
 
 /// Space at the destination.
@@ -115,7 +115,7 @@ impl Receiver {
         let fix =
             Advice::again("remove what is no longer needed there, then run the same command again");
         self.core
-            .fail(TransferError::new(Code::NoSpace, why).fix(fix));
+            .fail(TransferError::new(Exit::NoSpace, why).fix(fix));
         false
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     disk::{Answer, Call, Disk, Interposer},
     quota::Claim,
     reach::Reach,
-    wire::{Code, Entry, Existing, Kind, Mirror, testing::said},
+    wire::{Entry, Existing, Exit, Kind, Mirror, testing::said},
 };
 
 mod backups;
@@ -138,7 +138,7 @@ fn a_disk_that_does_not_take_it_is_no_success_and_is_not_trusted_later() {
         (0, 4)
     );
     let error = receiver.core.verdict().unwrap();
-    assert_eq!(error.code, Code::DestError);
+    assert_eq!(error.code, Exit::DestError);
     assert!(error.text.contains("did not write everything"), "{error}");
     assert!(error.text.contains("Input/output error"), "{error}");
     assert!(!error.fix.is_empty());
@@ -148,7 +148,7 @@ fn a_disk_that_does_not_take_it_is_no_success_and_is_not_trusted_later() {
             m,
             Message::Trouble {
                 file: NOT_LISTED,
-                code: Code::DestError,
+                code: Exit::DestError,
                 ..
             }
         )
@@ -186,7 +186,7 @@ fn a_large_file_is_not_resumed_after_a_failed_sync() {
     };
     let (_, receiver, _) = run(tmp.path(), &files, disk);
     let error = receiver.core.verdict().unwrap();
-    assert_eq!(error.code, Code::DestError, "{error}");
+    assert_eq!(error.code, Exit::DestError, "{error}");
     drop(receiver);
     assert_eq!(
         fs::read_dir(tmp.path()).unwrap().count(),
@@ -263,7 +263,7 @@ fn the_destination_is_locked_until_the_last_worker_is_done() {
     let lock = Arc::clone(first.lock());
     drop(first);
     let refused = receiver(tmp.path(), RULES).err().unwrap();
-    assert_eq!(refused.code, Code::Locked);
+    assert_eq!(refused.code, Exit::Locked);
     drop(lock);
     assert_eq!(fs::read_dir(tmp.path()).unwrap().count(), 0);
     assert!(receiver(tmp.path(), RULES).is_ok());
@@ -378,7 +378,7 @@ fn what_the_disk_does_not_return_is_repaired_once_and_then_reported() {
 
         let (receiver, _) = reread(tmp.path(), size, u32::MAX, true);
         let error = receiver.core.verdict().unwrap();
-        assert_eq!(error.code, Code::VerifyFailed, "{error}");
+        assert_eq!(error.code, Exit::VerifyFailed, "{error}");
         assert!(error.text.contains("the disk returns"), "{error}");
         drop(receiver);
         assert_eq!(fs::read(&file).unwrap(), b"before");

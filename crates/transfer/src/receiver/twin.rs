@@ -18,7 +18,7 @@ use crate::{
     pages::Pages,
     pool::Stop,
     sender::{Identity, extents},
-    wire::Code,
+    wire::Exit,
 };
 
 /// Bytes that are copied at a time.
@@ -143,7 +143,7 @@ impl Receiver {
         }
         match done {
             Ok(made) => self.linked(number, made),
-            Err(e) => self.fail(number, Code::of_write(&e), &e),
+            Err(e) => self.fail(number, Exit::of_write(&e), &e),
         }
     }
 }

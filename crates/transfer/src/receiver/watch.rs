@@ -8,7 +8,7 @@ use farhaul_core::time::Instant;
 use super::Receiver;
 use crate::{
     error::{Advice, TransferError},
-    wire::Code,
+    wire::Exit,
 };
 
 /// Time in which workers may get nothing done.
@@ -32,13 +32,13 @@ impl Receiver {
         let (code, text, fix) = if self.unheard {
             // Workers are done, and are not polled until their results can be reported.
             (
-                Code::ConnectionLost,
+                Exit::ConnectionLost,
                 "the peer has not read an answer for a long time",
                 "run the same command again",
             )
         } else {
             (
-                Code::DestError,
+                Exit::DestError,
                 "the destination's disk has made no progress for a long time",
                 "check the disk there, then run the same command again",
             )

@@ -7,7 +7,7 @@ use rustix::fs::OFlags;
 use super::{Gone, SPECIAL, Scanner, Source, is_dir, is_special};
 use crate::{
     confine,
-    wire::{Code, Symlinks, path},
+    wire::{Exit, Symlinks, path},
 };
 
 impl Scanner<'_> {
@@ -20,7 +20,7 @@ impl Scanner<'_> {
         let mut reported: HashSet<&[u8]> = HashSet::new();
         for path in list {
             if let Some(why) = path::refusal(path) {
-                self.say(path, Code::Partial, &why)?;
+                self.say(path, Exit::Partial, &why)?;
                 continue;
             }
             let slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/');
@@ -58,16 +58,16 @@ impl Scanner<'_> {
         match found {
             Ok((rel, stat)) if is_dir(&stat) => self.entry(source, &rel, name, &stat),
             Ok((_, stat)) if is_special(&stat) => {
-                self.problem(source.1, name, Code::Partial, &SPECIAL)
+                self.problem(source.1, name, Exit::Partial, &SPECIAL)
             }
             Ok((rel, stat)) => self.child(source, &rel, name, &stat),
             Err(e) if e.kind() == io::ErrorKind::NotFound => self.problem(
                 source.1,
                 name,
-                Code::Partial,
+                Exit::Partial,
                 &"not in the source, though it is listed",
             ),
-            Err(e) => self.problem(source.1, name, Code::Partial, &e),
+            Err(e) => self.problem(source.1, name, Exit::Partial, &e),
         }
     }
 }

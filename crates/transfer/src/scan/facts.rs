@@ -10,7 +10,7 @@ use crate::{
     bounds::{LINKED, LINKED_BYTES},
     confine::{self, Dir},
     facts::{self, People},
-    wire::{Code, Entry, Facts, Kind, Preserve},
+    wire::{Entry, Exit, Facts, Kind, Preserve},
 };
 
 /// Reads facts.
@@ -33,7 +33,7 @@ pub(super) struct Collector {
 const UNSENT: &str = "its attributes of security.* or trusted.* are not preserved, nor those of other files: a share does not send them";
 
 /// Fact that is not preserved.
-type Left = (Code, String);
+type Left = (Exit, String);
 
 impl Collector {
     pub(super) fn new(selection: &Selection) -> Self {
@@ -89,7 +89,7 @@ impl Collector {
         if self.several.len() == LINKED || self.bytes + entry.path.len() > LINKED_BYTES {
             let why = "more files have several names than can be remembered: copied as files of their own";
             let first = !std::mem::replace(&mut self.full, true);
-            return first.then(|| (Code::Ok, why.to_owned()));
+            return first.then(|| (Exit::Ok, why.to_owned()));
         }
         self.bytes += entry.path.len();
         // Of 32 bits on some processors.
@@ -115,7 +115,7 @@ impl Collector {
         let file = opened.ok()?;
         let failed = |why: &dyn Display| {
             (
-                Code::Partial,
+                Exit::Partial,
                 format!("its attributes cannot be read: {why}"),
             )
         };
@@ -126,10 +126,10 @@ impl Collector {
                 if long > 0 {
                     let text =
                         format!("{long} of its attributes are too long to be copied: left out");
-                    return Some((Code::Partial, text));
+                    return Some((Exit::Partial, text));
                 }
                 let first = found.guarded && !std::mem::replace(&mut self.unsent, true);
-                first.then(|| (Code::Ok, UNSENT.to_owned()))
+                first.then(|| (Exit::Ok, UNSENT.to_owned()))
             }
             Err(e) => Some(failed(&e)),
         }

@@ -10,7 +10,7 @@ use rustix::{
 use super::{Folder, Found, Gone, Scanner, Source, is_dir, is_state};
 use crate::{
     confine,
-    wire::{Code, Symlinks, path},
+    wire::{Exit, Symlinks, path},
 };
 
 /// Links through which one path leads at most, as in the kernel.
@@ -51,7 +51,7 @@ impl Scanner<'_> {
         }
         if is_dir(&stat) {
             if let Some(why) = path::refusal(&child.name) {
-                return self.problem(source.1, &child.name, Code::Partial, &why);
+                return self.problem(source.1, &child.name, Exit::Partial, &why);
             }
             if self.selection.filter.enters(source.1.inside(&child.name)) {
                 stack.push(child);
@@ -61,7 +61,7 @@ impl Scanner<'_> {
         }
         if is_state(&source.1.root, &child.rel) {
             let why = "state of a copy that is not complete: left out";
-            return self.problem(source.1, &child.name, Code::Ok, &why);
+            return self.problem(source.1, &child.name, Exit::Ok, &why);
         }
         self.child(source, &child.rel, &child.name, &stat)
     }
@@ -84,7 +84,7 @@ impl Scanner<'_> {
             Some(Errno::XDEV) => "a link that leads out of the share: not followed".to_owned(),
             _ => format!("a link that cannot be followed: {e}"),
         };
-        self.problem(source, name, Code::Partial, &why)
+        self.problem(source, name, Exit::Partial, &why)
     }
 }
 

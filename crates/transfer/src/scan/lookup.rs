@@ -11,7 +11,7 @@ use crate::{
     confine,
     error::TransferError,
     host::Host,
-    wire::{Code, Symlinks, path},
+    wire::{Exit, Symlinks, path},
 };
 
 /// Number of typed sources up to which each may keep a folder open; of more, none does.
@@ -28,7 +28,7 @@ pub(crate) fn resolve(
     let top = from_top.then(|| confine::open_root(Path::new("/")));
     let top = top
         .transpose()
-        .map_err(|e| TransferError::new(Code::SourceMissing, format!("/ cannot be opened: {e}")))?;
+        .map_err(|e| TransferError::new(Exit::SourceMissing, format!("/ cannot be opened: {e}")))?;
     let look_up = |path: &PathBuf| {
         let source = Source::local(path, top.as_ref())?;
         let root = host.own(source.root)?;
@@ -42,12 +42,12 @@ pub(crate) fn resolve(
     }))
 }
 
-/// Code of a source that cannot be looked up, among others that can.
-pub(crate) fn missing(e: &io::Error) -> Code {
+/// Exit of a source that cannot be looked up, among others that can.
+pub(crate) fn missing(e: &io::Error) -> Exit {
     if e.kind() == io::ErrorKind::NotFound {
-        Code::SourceMissing
+        Exit::SourceMissing
     } else {
-        Code::Partial
+        Exit::Partial
     }
 }
 
@@ -74,5 +74,5 @@ pub(crate) fn some(
         String::new()
     };
     let text = format!("no source can be read: {}{more}", names.join("; "));
-    Err(TransferError::new(Code::SourceMissing, text).fix("check the spelling and the permissions"))
+    Err(TransferError::new(Exit::SourceMissing, text).fix("check the spelling and the permissions"))
 }

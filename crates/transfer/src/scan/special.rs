@@ -3,7 +3,7 @@
 use rustix::fs::{FileType, Stat};
 
 use super::{Gone, Scanner};
-use crate::wire::{Code, Symlinks};
+use crate::wire::{Exit, Symlinks};
 
 /// Pipes, sockets and devices, which are not copied.
 #[derive(Default)]
@@ -21,7 +21,7 @@ impl Scanner<'_> {
             1 => "a pipe, socket or device: skipped".to_owned(),
             _ => format!("{count} pipes, sockets or devices, of which this is the first: skipped"),
         };
-        self.say(&first, Code::Ok, &what)
+        self.say(&first, Exit::Ok, &what)
     }
 
     /// True of a folder on another file system than the source, where that one is not to be left.

@@ -76,7 +76,7 @@ fn a_tree_is_listed_by_the_slash_rule() {
     );
     assert_eq!(
         problems.iter().map(|p| p.code).collect::<Vec<_>>(),
-        [Code::Partial, Code::Ok]
+        [Exit::Partial, Exit::Ok]
     );
     // The name by which a failure in the middle of the copy is reported, too.
     let told: Vec<_> = problems.iter().map(|p| p.text.as_str()).collect();
@@ -186,7 +186,7 @@ fn links_are_kept_followed_or_skipped() {
             "src/d/out/deep/back"
         ]
     );
-    assert!(followed.1.iter().all(|p| p.code == Code::Partial));
+    assert!(followed.1.iter().all(|p| p.code == Exit::Partial));
     // Patterns are of the names in the tree.
     let filter = Filter::new(&["out/".into(), "/broken".into()], &[], (None, None)).unwrap();
     let some = walk(Symlinks::Follow, filter);
@@ -303,7 +303,7 @@ fn missing_sources_are_named() {
         &Host::default(),
     )
     .unwrap_err();
-    assert_eq!(e.code, Code::SourceMissing);
+    assert_eq!(e.code, Exit::SourceMissing);
     assert!(e.text.contains("/nonexistent/a") && e.text.contains("/nonexistent/b"));
     let tmp = tempfile::tempdir().unwrap();
     let (sources, problems) = resolve(
@@ -670,7 +670,7 @@ fn a_name_that_moves_between_two_passes_is_not_missed_in_silence() {
         scan(&give, &[source], Selection::default(), Arc::default(), room);
         // What was held is missed by its name, what was not held by the folder's time.
         let problems = std::mem::take(&mut *problems.lock().unwrap());
-        assert_eq!(problems, [Code::SourceChanged], "{names} {folders}");
+        assert_eq!(problems, [Exit::SourceChanged], "{names} {folders}");
         fs::rename(tmp.path().join("a"), tmp.path().join("zlast")).unwrap();
     }
 }

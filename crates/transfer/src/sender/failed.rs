@@ -9,7 +9,7 @@ use crate::{
     ranges::RangeSet,
     scan::{self, Scanned},
     sender::Stamp,
-    wire::{Code, Kind, Message, path, short},
+    wire::{Exit, Kind, Message, path, short},
 };
 
 impl Sender {
@@ -22,7 +22,7 @@ impl Sender {
         else {
             return;
         };
-        let code = Code::of_read(e);
+        let code = Exit::of_read(e);
         let why = if e.kind() == io::ErrorKind::NotFound {
             "vanished".to_string()
         } else {
@@ -30,7 +30,7 @@ impl Sender {
         };
         let text = format!("{}: {why}", path::show(&slot.item.entry.path));
         let again =
-            code == Code::SourceChanged && !slot.item.again && !self.ended && self.list_again(file);
+            code == Exit::SourceChanged && !slot.item.again && !self.ended && self.list_again(file);
         self.core.out.push(&Message::Failed {
             file,
             code,

@@ -16,7 +16,7 @@ use crate::{
     lanes::{Handed, LaneEvent, Lanes, Link, lost},
     ranges::RangeSet,
     table::CONTENT,
-    wire::Code,
+    wire::Exit,
 };
 
 /// Files that a further session keeps open to read again from.
@@ -180,7 +180,7 @@ impl Sender {
                     self.links.retain(|link| link.number() != number);
                     self.send_again(&unconfirmed);
                     if let Some(why) = why {
-                        self.core.log.add(Code::Ok, lost(number, &why));
+                        self.core.log.add(Exit::Ok, lost(number, &why));
                     }
                 }
                 LaneEvent::Load(_) => {}

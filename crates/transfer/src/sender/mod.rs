@@ -37,7 +37,7 @@ use crate::{
     stripe::Striped,
     table::Table,
     wire::{
-        BLOCK, Code, Entry, Generation, Hash, Message, Root,
+        BLOCK, Entry, Exit, Generation, Hash, Message, Root,
         limits::{ENTRIES, TARGET_FRAME},
         path,
     },
@@ -342,7 +342,7 @@ impl Sender {
                 path::show(&entry.path)
             );
             self.core.note(&Problem {
-                code: Code::Partial,
+                code: Exit::Partial,
                 text,
             });
             return None;
@@ -537,7 +537,7 @@ impl Role for Sender {
             Message::Trouble { file, code, text } => {
                 if !self.core.take_trouble(code, &text) {
                     self.give_up(file, Disposition::Kept);
-                } else if code != Code::Ok {
+                } else if code != Exit::Ok {
                     self.give_up(file, Disposition::Failed);
                 }
                 Ok(())

@@ -41,7 +41,7 @@ fn no_end_is_finished_before_the_manifest_is() {
     )
     .unwrap();
     let refused = sender.handle(finished()).unwrap_err();
-    assert_eq!(refused.code, Code::Protocol);
+    assert_eq!(refused.code, Exit::Protocol);
     assert!(!sender.core.is_finished());
     // Listed to its end, but one entry was never decided on.
     sender.ended = true;
@@ -59,7 +59,7 @@ fn no_end_is_finished_before_the_manifest_is() {
         &Host::default(),
     )
     .unwrap();
-    assert_eq!(lister.handle(finished()).unwrap_err().code, Code::Protocol);
+    assert_eq!(lister.handle(finished()).unwrap_err().code, Exit::Protocol);
     assert!(!lister.core().is_finished());
 }
 
@@ -187,7 +187,7 @@ fn what_the_disk_does_not_read_is_named_and_the_others_are_sent() {
         .iter()
         .filter_map(|m| match m {
             Message::Failed {
-                code: Code::Partial,
+                code: Exit::Partial,
                 again: false,
                 text,
                 ..

@@ -8,7 +8,7 @@ use crate::{
     agreed::OTHER_PATTERNS,
     confine,
     error::TransferError,
-    wire::{Code, Direction, Features, Place, RequestOptions, path},
+    wire::{Direction, Exit, Features, Place, RequestOptions, path},
 };
 
 impl Server {
@@ -68,12 +68,12 @@ impl Server {
                 open.access()
             );
             let fix = "name another share; `farhaul ls HOST::` lists those that you may use";
-            return TransferError::new(Code::Auth, text).fix(fix);
+            return TransferError::new(Exit::Auth, text).fix(fix);
         }
         let text = format!("share '{name}' is unknown or not allowed");
         let fix =
             "check the name, the direction and your key or ticket with the server's administrator";
-        TransferError::new(Code::Auth, text).fix(fix)
+        TransferError::new(Exit::Auth, text).fix(fix)
     }
 
     /// Place where a delivery goes. The place of a ticket is a folder that takes entries under
@@ -144,7 +144,7 @@ impl Server {
         if asked as u8 > most as u8 {
             let text = format!("policy {asked} is not allowed by this server, {most} is");
             let fix = "omit --policy, or start the server with --max-policy high";
-            return Err(TransferError::new(Code::Auth, text).fix(fix));
+            return Err(TransferError::new(Exit::Auth, text).fix(fix));
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use super::{ASKS_WITHIN, DiskSpeed, Probed, Server, Share, probe::MeasureDisk};
 use crate::{
     error::TransferError,
     quota::{Claim, Quota},
-    wire::{Code, Direction, Message, Place, path},
+    wire::{Direction, Exit, Message, Place, path},
 };
 
 /// The most that is written.
@@ -65,7 +65,7 @@ impl Server {
                 "share '{}' is unknown, or may not be written to",
                 path::show(name)
             );
-            TransferError::new(Code::Auth, text).fix("name one that you may deliver to")
+            TransferError::new(Exit::Auth, text).fix("name one that you may deliver to")
         })?;
         self.check_place()?;
         self.leaves = None;
@@ -104,10 +104,10 @@ impl Server {
             Err(TryRecvError::Empty) => {
                 let seconds = STUCK.as_secs();
                 let text = format!("the disk of the share has not answered for {seconds} s");
-                Err(TransferError::new(Code::DestError, text))
+                Err(TransferError::new(Exit::DestError, text))
             }
             Err(TryRecvError::Disconnected) => {
-                Err(TransferError::new(Code::Internal, "the measurement failed"))
+                Err(TransferError::new(Exit::Internal, "the measurement failed"))
             }
         };
         self.measuring = None;
@@ -135,13 +135,13 @@ fn measured(share: &Share, measure: &MeasureDisk) -> Result<DiskSpeed, TransferE
     if let Some(claim) = &mut claim {
         let full = |why| {
             let text = format!("the disk of share '{name}': the measurement {why}");
-            TransferError::new(Code::NoSpace, text).fix(FIX)
+            TransferError::new(Exit::NoSpace, text).fix(FIX)
         };
         claim.hold(room).map_err(full)?;
     }
     measure(share.root().descriptor(), room).map_err(|e| {
-        let code = Code::of_write(&e);
-        let is_quotas = |_: &&Quota| code == Code::NoSpace && room < MOST && !is_fuller(share, room);
+        let code = Exit::of_write(&e);
+        let is_quotas = |_: &&Quota| code == Exit::NoSpace && room < MOST && !is_fuller(share, room);
         if let Some(quota) = quota.filter(is_quotas) {
             let [left, all] = [left, quota.limit()].map(Size::from_bytes);
             let text = format!(

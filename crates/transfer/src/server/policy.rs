@@ -26,7 +26,7 @@ use crate::{
     read::Busy,
     receiver::{Base, Lock},
     wire::{
-        Code, Direction, Ordered, Place, RequestOptions,
+        Direction, Exit, Ordered, Place, RequestOptions,
         path::{self, Tag},
     },
 };
@@ -165,7 +165,7 @@ impl Policy {
             Some((_, Some(ordered))) if *ordered != options.ordered() => {
                 let text = "the sending host asks for another copy than the one that was ordered";
                 let fix = "install the same version of farhaul on all three hosts; if they have it, do not trust the sending one";
-                Err(TransferError::new(Code::Auth, text).fix(fix))
+                Err(TransferError::new(Exit::Auth, text).fix(fix))
             }
             _ => Ok(()),
         }
@@ -271,7 +271,7 @@ impl Policy {
         if !share.takes_tickets() {
             let text = format!("share '{}' takes no tickets", share.name());
             let fix = "ask the server's administrator to add \"ticket\" to its allow";
-            return Err(TransferError::new(Code::Auth, text).fix(fix));
+            return Err(TransferError::new(Exit::Auth, text).fix(fix));
         }
         let share = share.narrowed(right.access, right.max_rate);
         Ok(share.map(|share| (share, true)))
@@ -285,7 +285,7 @@ impl Policy {
         match tickets.right(peer) {
             // Tickets that cannot be read shut out every peer that may have one, not the peers that
             // are named.
-            Err(e) if e.code == Code::Internal && self.names(peer) => Ok(None),
+            Err(e) if e.code == Exit::Internal && self.names(peer) => Ok(None),
             right => right,
         }
     }
@@ -377,7 +377,7 @@ impl Policy {
         peer: &[u8],
         wanted: Duration,
     ) -> Result<(Turn, Probes, Terms), TransferError> {
-        let refused = |text: &str, fix: &str| TransferError::new(Code::Auth, text).fix(fix);
+        let refused = |text: &str, fix: &str| TransferError::new(Exit::Auth, text).fix(fix);
         let Some(probes) = &self.probes else {
             return Err(refused(
                 "this server allows no probes",
@@ -395,7 +395,7 @@ impl Policy {
             ));
         };
         let turn = Turn::take(&self.under_way.probing).ok_or_else(|| {
-            TransferError::new(Code::Busy, "another probe of this server is under way")
+            TransferError::new(Exit::Busy, "another probe of this server is under way")
                 .fix(Advice::again("run the same command again in a minute"))
         })?;
         let rate = self.max_rate(peer, &[]).unwrap_or(Rate::UNLIMITED);
@@ -462,7 +462,7 @@ fn taken(all: &[Arc<AtomicU64>], most: usize, now: Instant) -> usize {
 fn no_place(most: usize) -> TransferError {
     let text = format!("the server has {most} sessions with your key, and may have no more");
     let fix = Advice::again("run the same command again when one of them has ended");
-    TransferError::new(Code::Busy, text).fix(fix)
+    TransferError::new(Exit::Busy, text).fix(fix)
 }
 
 /// One of the sessions of a peer, until it is dropped.

@@ -28,7 +28,7 @@ use farhaul_io::App;
 use super::Server;
 use crate::{
     error::TransferError,
-    wire::{Code, Features, Message},
+    wire::{Exit, Features, Message},
 };
 
 /// Time that a probe takes besides its own: to begin, and for packets on their way at the end.
@@ -180,13 +180,13 @@ impl Server {
     pub(super) fn poll_probe(&mut self, session: &mut dyn Session) {
         let Some(probe) = &mut self.lent else { return };
         if probe.ends <= self.now {
-            let e = TransferError::new(Code::Limit, "the time of the probe is over");
+            let e = TransferError::new(Exit::Limit, "the time of the probe is over");
             self.endpoint.fail(e, session);
             self.let_go();
             return;
         }
         if !self.endpoint.brake.keep(self.now, probe.sends, session) {
-            let e = TransferError::new(Code::Internal, "this session keeps to no rate");
+            let e = TransferError::new(Exit::Internal, "this session keeps to no rate");
             self.endpoint.fail(e, session);
             self.let_go();
             return;

@@ -10,7 +10,7 @@ use crate::{
     error::TransferError,
     read::{Changed, Reads, Terms, Wanted},
     wire::{
-        Change, Code, Direction, Entry, Features, Kind, Message, Place,
+        Change, Direction, Entry, Exit, Features, Kind, Message, Place,
         path::{self, Tag},
     },
 };
@@ -26,7 +26,7 @@ impl Server {
         let begun = begun.and_then(|()| {
             let progress = Arc::clone(self.endpoint.handle.progress());
             Reads::new(progress, &self.host).map_err(|e| {
-                TransferError::new(Code::Busy, format!("the server cannot start a thread: {e}"))
+                TransferError::new(Exit::Busy, format!("the server cannot start a thread: {e}"))
             })
         });
         match begun {
@@ -125,7 +125,7 @@ impl Server {
         let mut share = None;
         for place in [Some(place), to.as_ref()].into_iter().flatten() {
             if let Some(why) = path::unchangeable(&place.path) {
-                return Err(TransferError::new(Code::Usage, why));
+                return Err(TransferError::new(Exit::Usage, why));
             }
             for direction in [Direction::Get, Direction::Put] {
                 share = self.admit(std::slice::from_ref(place), direction)?.pop();
@@ -141,11 +141,11 @@ impl Server {
                 let text = format!(
                     "nothing may be removed or moved in share '{name}': it is not served as rw,delete"
                 );
-                return Err(TransferError::new(Code::Auth, text));
+                return Err(TransferError::new(Exit::Auth, text));
             }
             if self.is_only_grant(&share, &place.path) {
                 let text = "a ticket is for what is at its place, and not for removing or moving the place";
-                return Err(TransferError::new(Code::Auth, text));
+                return Err(TransferError::new(Exit::Auth, text));
             }
         }
         self.redeem_reads()?;
@@ -163,7 +163,7 @@ impl Server {
     fn readable(&mut self, place: &Place) -> Result<Share, TransferError> {
         if let Some(why) = path::refusal(&place.path) {
             let text = format!("not a path in a share: {why}");
-            return Err(TransferError::new(Code::Usage, text));
+            return Err(TransferError::new(Exit::Usage, text));
         }
         let shares = self.admit(std::slice::from_ref(place), Direction::Get)?;
         self.redeem_reads()?;
@@ -201,7 +201,7 @@ impl Server {
             return Ok(());
         }
         let text = "there is no share here from which you may fetch";
-        Err(TransferError::new(Code::Auth, text)
+        Err(TransferError::new(Exit::Auth, text)
             .fix("ask the server's administrator for one, or deliver by `farhaul cp`"))
     }
 
@@ -247,7 +247,7 @@ impl Server {
 /// The client opens another session, which is judged anew.
 fn retired() -> TransferError {
     let text = "the server's configuration was read again, or it is stopping";
-    TransferError::new(Code::ConnectionLost, text).fix("ask again, in another session")
+    TransferError::new(Exit::ConnectionLost, text).fix("ask again, in another session")
 }
 
 /// Entry of a folder that has no facts of its own.

@@ -18,7 +18,7 @@ use crate::{
     error::TransferError,
     quota::Quota,
     reach::Reach,
-    wire::{Access, Code, Direction, Existing, Mirror, RequestOptions},
+    wire::{Access, Direction, Existing, Exit, Mirror, RequestOptions},
 };
 
 /// A directory that peers may use.
@@ -208,8 +208,8 @@ impl Share {
         let entered = self.root.may_be_entered();
         let there = self.root.stat().is_ok_and(|stat| stat.st_nlink > 0);
         let code = match direction {
-            Direction::Get => Code::SourceMissing,
-            Direction::Put => Code::DestError,
+            Direction::Get => Exit::SourceMissing,
+            Direction::Put => Exit::DestError,
         };
         if !there {
             let text = format!("the folder of share '{}' was deleted", self.name);
@@ -270,7 +270,7 @@ impl Share {
             let text =
                 format!("{what} changes files that are there, which this share does not permit");
             return Err(
-                TransferError::new(Code::Auth, text).fix("omit it, or request the share as rw")
+                TransferError::new(Exit::Auth, text).fix("omit it, or request the share as rw")
             );
         }
         let what = match options {
@@ -290,6 +290,6 @@ impl Share {
             _ => return Ok(()),
         };
         let text = format!("{what} would disclose files that may not be fetched from this share");
-        Err(TransferError::new(Code::Auth, text).fix("omit it, or request the share as rw"))
+        Err(TransferError::new(Exit::Auth, text).fix("omit it, or request the share as rw"))
     }
 }

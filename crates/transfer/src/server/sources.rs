@@ -13,13 +13,13 @@ use crate::{
     plan::Lister,
     scan::{self, Problem, Selection, Source},
     sender::Sender,
-    wire::{Code, Mirror, Place, Symlinks, path},
+    wire::{Exit, Mirror, Place, Symlinks, path},
 };
 
 /// Reason that there is no source at a place.
 struct Missing {
-    /// Code of the missing source among others that are there.
-    code: Code,
+    /// Exit of the missing source among others that are there.
+    code: Exit,
     why: String,
     fix: &'static str,
 }
@@ -34,7 +34,7 @@ pub(super) fn sources(
     if let ([share], [Place { path, .. }]) = (shares, places) {
         let source = source(share, path, anywhere).map_err(|Missing { why, fix, .. }| {
             let text = format!("source '{}': {why}", path::show(path));
-            TransferError::new(Code::SourceMissing, text).fix(fix)
+            TransferError::new(Exit::SourceMissing, text).fix(fix)
         })?;
         return Ok((vec![source], Vec::new()));
     }
@@ -77,7 +77,7 @@ fn from_top(share: &Share, path: &[u8]) -> io::Result<Source> {
 fn source(share: &Share, path: &[u8], anywhere: bool) -> Result<Source, Missing> {
     if let Some(why) = path::refusal(path.strip_suffix(b"/").unwrap_or(path)) {
         return Err(Missing {
-            code: Code::Partial,
+            code: Exit::Partial,
             why: format!("not a path in a share: {why}"),
             fix: "use a plain relative path",
         });
@@ -130,7 +130,7 @@ impl Server {
         let follows = options.mirror.symlinks == Symlinks::Follow;
         if follows && self.by_ticket {
             let text = "a ticket is for what is at its place, which links may lead out of";
-            return Err(TransferError::new(Code::Auth, text).fix("omit --links=follow (-L)"));
+            return Err(TransferError::new(Exit::Auth, text).fix("omit --links=follow (-L)"));
         }
         let anywhere = follows && self.policy.one_person;
         let found = sources(shares, &request.places, anywhere)?;

@@ -74,7 +74,7 @@ fn a_destination_in_use_is_refused_without_the_process_of_the_server() {
         panic!("it was not refused");
     };
     let text = path::show(&text);
-    assert_eq!(code, Code::Locked);
+    assert_eq!(code, Exit::Locked);
     assert!(
         text.ends_with("another copy of this server, which began 6 s ago"),
         "{text}"

@@ -3,7 +3,7 @@ use crate::wire::Tally;
 
 #[test]
 fn a_failure_is_one_valid_object_too() {
-    let error = TransferError::new(Code::NoSpace, "disk full").fix("free some");
+    let error = TransferError::new(Exit::NoSpace, "disk full").fix("free some");
     let summary = Summary::of_error(true, &error);
     let json: serde_json::Value =
         serde_json::from_str(&serde_json::to_string(&summary).unwrap()).unwrap();
@@ -78,7 +78,7 @@ fn two_sessions_of_a_copy_count_as_one() {
 
 #[test]
 fn near_a_rate_that_was_set_that_is_the_limit() {
-    let error = TransferError::new(Code::NoSpace, "disk full");
+    let error = TransferError::new(Exit::NoSpace, "disk full");
     for (most, word) in [
         (None, "network"),
         (Some(100), "--max-rate"),
@@ -119,13 +119,13 @@ fn while_the_other_end_was_silent_nothing_else_limited() {
 #[test]
 fn the_first_outcome_stands() {
     let handle = Handle::new();
-    let error = TransferError::new(Code::Locked, "first");
+    let error = TransferError::new(Exit::Locked, "first");
     let outcome = |e: &TransferError| Outcome {
         summary: Summary::of_error(true, e),
         error: Some(e.clone()),
     };
     handle.end(|| outcome(&error));
-    handle.end(|| outcome(&TransferError::new(Code::Internal, "second")));
+    handle.end(|| outcome(&TransferError::new(Exit::Internal, "second")));
     assert_eq!(handle.outcome().unwrap().error, Some(error));
     assert_eq!(handle.progress().phase(), Phase::Done);
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use farhaul_core::codec::{DecodeError, Reader, VARINT_MAX};
 
-use crate::wire::{Code, limits::TEXT};
+use crate::wire::{Exit, limits::TEXT};
 
 /// Appends fields to a frame.
 pub(crate) struct Out<'a>(pub(crate) &'a mut Vec<u8>);
@@ -85,14 +85,14 @@ pub(super) fn paths(r: &mut Reader<'_>) -> Result<Vec<Vec<u8>>, DecodeError> {
     (0..count).map(|_| text(r)).collect()
 }
 
-pub(super) fn code(r: &mut Reader<'_>) -> Result<Code, DecodeError> {
-    Code::from_number(r.u8()?).ok_or(DecodeError::Malformed("code"))
+pub(super) fn code(r: &mut Reader<'_>) -> Result<Exit, DecodeError> {
+    Exit::from_number(r.u8()?).ok_or(DecodeError::Malformed("code"))
 }
 
 /// Decodes the code with which an end refused or gave up; never success.
-pub(super) fn failure(r: &mut Reader<'_>) -> Result<Code, DecodeError> {
+pub(super) fn failure(r: &mut Reader<'_>) -> Result<Exit, DecodeError> {
     let code = code(r)?;
-    if code == Code::Ok {
+    if code == Exit::Ok {
         return Err(DecodeError::Malformed("failure without a reason"));
     }
     Ok(code)

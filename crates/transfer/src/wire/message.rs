@@ -11,7 +11,7 @@ use std::ops::Range;
 use farhaul_core::codec::{DecodeError, Reader};
 
 use crate::wire::{
-    Action, Code, Direction, Entry, Generation, Hash, Out, Place, RequestOptions, Root, Sending,
+    Action, Direction, Entry, Exit, Generation, Hash, Out, Place, RequestOptions, Root, Sending,
     Shared, Tally, Usage, limits::MAX_FRAME, path,
 };
 
@@ -39,7 +39,7 @@ pub(crate) enum Message {
     Accepted { version: u16, one_file: bool },
     /// Server: refuses the request.
     Refused {
-        code: Code,
+        code: Exit,
         text: Vec<u8>,
         fix: Vec<u8>,
     },
@@ -56,14 +56,14 @@ pub(crate) enum Message {
     /// Sender: this file will not be completed. `again`: it is listed anew.
     Failed {
         file: u64,
-        code: Code,
+        code: Exit,
         again: bool,
         text: Vec<u8>,
     },
     /// Receiver: this file is given up (`code`) or was skipped (`Ok`); do not send more of it.
     Trouble {
         file: u64,
-        code: Code,
+        code: Exit,
         text: Vec<u8>,
     },
     /// Receiver: the root differs; requests the values of the blocks.
@@ -152,7 +152,7 @@ pub(crate) enum Message {
         version: FileVersion,
     },
     /// Server: this request cannot be answered.
-    Unanswered { id: u32, code: Code, text: Vec<u8> },
+    Unanswered { id: u32, code: Exit, text: Vec<u8> },
     /// Client: changes an entry, in a session that reads.
     Change {
         id: u32,

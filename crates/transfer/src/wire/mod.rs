@@ -5,7 +5,7 @@
 //! - [`Message`], its parts ([`Entry`], [`Facts`], [`Stripe`], [`RequestOptions`], [`Mirror`]) and its
 //!   counts ([`Tally`], [`Usage`], [`Sending`])
 //! - what both ends have: [`Features`], [`Offer`]
-//! - how a copy or a file ends: [`Code`], the exit of a process
+//! - how a copy or a file ends: [`Exit`], the exit of a process
 //! - `limits`: what decoding insists on; `path`: which names and links may be listed, and which are
 //!   reserved
 
@@ -28,7 +28,7 @@ mod stripe;
 #[cfg(any(test, feature = "hostile"))]
 pub(crate) mod testing;
 
-pub use farhaul_core::exit::Exit as Code;
+pub use farhaul_core::exit::Exit;
 
 pub(crate) use access::Direction;
 pub use access::{Access, Shared};

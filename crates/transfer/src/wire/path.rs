@@ -2,7 +2,7 @@
 //! receiver accepts nothing that could leave its tree or collide with its own temporary files.
 //! The names of those hold the 64 bits of their transfer's tag.
 
-use crate::wire::{Code, Hash};
+use crate::wire::{Exit, Hash};
 
 /// Longest name of one file.
 pub(crate) const NAME_MAX: usize = 255;
@@ -64,7 +64,7 @@ pub(crate) struct LinkRefusal {
 
 impl LinkRefusal {
     /// The outcome for the copy: it is not complete.
-    pub(crate) const CODE: Code = Code::Partial;
+    pub(crate) const CODE: Exit = Exit::Partial;
 
     /// The reason, with what the link points to.
     pub(crate) fn of(self, target: &[u8]) -> String {

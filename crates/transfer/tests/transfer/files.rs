@@ -4,7 +4,7 @@
 use std::{cell::Cell, fs, rc::Rc};
 
 use crate::pair::{self, Way, get, mixed, noise, options, put, put_by, tree};
-use farhaul_transfer::{Code, client::Options};
+use farhaul_transfer::{Exit, client::Options};
 
 #[test]
 fn a_mixed_tree_arrives_both_ways() {
@@ -119,7 +119,7 @@ fn one_file_gets_the_name_it_is_given() {
     );
     assert_eq!(
         out.error.unwrap().code,
-        Code::DestError,
+        Exit::DestError,
         "several sources cannot become one file"
     );
     let out = get(
@@ -312,7 +312,7 @@ fn wrong_content_is_repaired_once_and_then_set_aside() {
             }
         });
         let out = put(std::slice::from_ref(&file), &far, name, &mut way);
-        assert_eq!(out.error.unwrap().code, Code::VerifyFailed, "{name}");
+        assert_eq!(out.error.unwrap().code, Exit::VerifyFailed, "{name}");
         assert_eq!(
             fs::read(far.join(name)).unwrap(),
             b"before",
@@ -387,7 +387,7 @@ fn what_was_put_in_the_place_of_a_part_does_not_get_the_name() {
         });
         let out = put(std::slice::from_ref(&file), &far, name, &mut way);
         let e = out.error.unwrap();
-        assert_eq!(e.code, Code::DestError, "{name}: {e}");
+        assert_eq!(e.code, Exit::DestError, "{name}: {e}");
         assert!(!far.join(name).exists(), "{name}");
     }
 }
@@ -403,7 +403,7 @@ fn files_created_meanwhile_are_not_replaced_nor_saved_ones() {
         let there = far.join(name);
         way.meddle = Box::new(move |_, _| fs::write(&there, "meanwhile").unwrap());
         let out = put(std::slice::from_ref(&file), &far, name, &mut way);
-        assert_eq!(out.error.unwrap().code, Code::DestError, "{name}");
+        assert_eq!(out.error.unwrap().code, Exit::DestError, "{name}");
         assert_eq!(fs::read(far.join(name)).unwrap(), b"meanwhile");
         // The user has a file of the name that wrong content is kept under.
         fs::write(far.join(format!("{name}.bad")), "mine").unwrap();
@@ -411,7 +411,7 @@ fn files_created_meanwhile_are_not_replaced_nor_saved_ones() {
             let mut way = Way::new(seed);
             way.meddle = Box::new(|_, bytes| bytes[0] ^= 1);
             let out = put(std::slice::from_ref(&file), &far, name, &mut way);
-            assert_eq!(out.error.unwrap().code, Code::VerifyFailed, "{name}");
+            assert_eq!(out.error.unwrap().code, Exit::VerifyFailed, "{name}");
         }
         assert_eq!(fs::read(far.join(format!("{name}.bad"))).unwrap(), b"mine");
         for kept in ["bad-1", "bad-2"] {
@@ -474,7 +474,7 @@ fn both_ends_may_have_much_to_send() {
             } else {
                 get(tmp.path(), "src", &far, &mut way)
             };
-            assert_eq!(out.error.unwrap().code, Code::DestError);
+            assert_eq!(out.error.unwrap().code, Exit::DestError);
             assert_eq!(out.summary.files.failed, 8_000);
             assert!(way.waited < 2 << 20, "{} waited", way.waited);
         }

@@ -3,7 +3,7 @@
 use std::{fs, sync::Arc};
 
 use farhaul_transfer::{
-    Code, TransferError,
+    Exit, TransferError,
     client::{Download, Options, Upload},
     server::{Access, Allow, Policy, Server, Share},
 };
@@ -56,7 +56,7 @@ fn a_worker_that_panics_ends_the_transfer() {
     for put in [true, false] {
         for ours in [true, false] {
             let error = copy(put, ours);
-            assert_eq!(error.code, Code::Internal, "{put} {ours}: {error}");
+            assert_eq!(error.code, Exit::Internal, "{put} {ours}: {error}");
             assert!(error.text.contains("internal error while "), "{error}");
             assert!(error.text.contains("injected"), "{error}");
             assert_eq!(error.text.contains("the peer"), !ours, "{error}");

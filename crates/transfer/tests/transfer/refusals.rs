@@ -8,7 +8,7 @@ use std::{
 
 use crate::pair::{self, Way, get, noise, put, remote, tree};
 use farhaul_transfer::{
-    Code, Outcome, TransferError,
+    Exit, Outcome, TransferError,
     client::{Download, Upload},
     server::{Access, Allow, Policy, Server, Share},
 };
@@ -38,13 +38,13 @@ fn unknown_and_forbidden_sound_the_same() {
     let share = |access| Share::open("s", tmp.path(), access).unwrap();
     let policy = |access, allow| Policy::new(vec![share(access)], allow, false);
     let unknown = ask(policy(Access::ReadWrite, Allow::Any), "t", true);
-    assert_eq!(unknown.code, Code::Auth);
+    assert_eq!(unknown.code, Exit::Auth);
     let same =
         |e: &TransferError| e.text.replace("'s'", "'t'") == unknown.text && e.fix == unknown.fix;
     // A peer that may use a share finds it in the list of shares, too.
     for (access, put) in [(Access::Read, true), (Access::Write, false)] {
         let other_way = ask(policy(access, Allow::Any), "s", put);
-        assert_eq!(other_way.code, Code::Auth);
+        assert_eq!(other_way.code, Exit::Auth);
         assert!(
             other_way.text.contains("is not for that: peers may"),
             "{other_way:?}"
@@ -80,13 +80,13 @@ fn paths_do_not_leave_the_share() {
         let e = put(std::slice::from_ref(&file), &far, path, &mut Way::new(1))
             .error
             .unwrap();
-        assert_eq!(e.code, Code::DestError, "{path}: {e}");
+        assert_eq!(e.code, Exit::DestError, "{path}: {e}");
     }
     for path in ["../secret", "/etc/passwd", "up/secret", "leak", "none"] {
         let e = get(&far, path, &tmp.path().join("to"), &mut Way::new(1))
             .error
             .unwrap();
-        assert_eq!(e.code, Code::SourceMissing, "{path}: {e}");
+        assert_eq!(e.code, Exit::SourceMissing, "{path}: {e}");
     }
     assert!(!tmp.path().join("x").exists() && !tmp.path().join("to").exists());
 }
@@ -108,8 +108,8 @@ fn links_are_sent_as_they_are_or_not_at_all() {
         let failures = out.summary.failures.iter();
         failures.filter(|failure| failure.code == code).count()
     };
-    assert_eq!(failed(Code::Partial), 2, "{:?}", out.summary.failures);
-    assert!(failed(Code::DestError) > 0, "{:?}", out.summary.failures);
+    assert_eq!(failed(Exit::Partial), 2, "{:?}", out.summary.failures);
+    assert!(failed(Exit::DestError) > 0, "{:?}", out.summary.failures);
     assert_eq!(out.summary.warnings, [""; 0]);
     assert!(!tmp.path().join("f").exists(), "the link was not followed");
     assert_eq!(
@@ -132,7 +132,7 @@ fn a_file_where_a_directory_should_be_fails_alone() {
     fs::write(far.join("src/d"), "a file").unwrap();
     let out = put(std::slice::from_ref(&from), &far, "", &mut Way::new(1));
     assert_eq!(out.summary.files.sent, 1);
-    assert_eq!(out.error.unwrap().code, Code::DestError);
+    assert_eq!(out.error.unwrap().code, Exit::DestError);
     assert_eq!(
         fs::read(far.join("src/ok")).unwrap(),
         fs::read(from.join("ok")).unwrap()
@@ -171,12 +171,12 @@ fn unreadable_sources_do_not_stop_the_others() {
     }
     let out = put(&sources, &far, "", &mut Way::new(1));
     let error = out.error.unwrap();
-    assert_eq!(error.code, Code::Partial, "{error}");
+    assert_eq!(error.code, Exit::Partial, "{error}");
     assert!(
         out.summary
             .failures
             .iter()
-            .any(|f| f.code == Code::SourceMissing)
+            .any(|f| f.code == Exit::SourceMissing)
     );
     assert!(out.summary.failures.len() >= 2);
     for name in ["0", "2", "4"] {
@@ -232,7 +232,7 @@ fn a_changing_source_is_tried_again_and_then_named() {
             .unwrap();
     });
     let out = put(std::slice::from_ref(&file), &far, "", &mut way);
-    assert_eq!(out.error.unwrap().code, Code::SourceChanged);
+    assert_eq!(out.error.unwrap().code, Exit::SourceChanged);
     assert_eq!(
         fs::read(far.join("log")).unwrap(),
         before,
@@ -259,7 +259,7 @@ fn a_second_run_on_the_same_target_is_refused() {
     let e = put(std::slice::from_ref(&file), &far, "", &mut Way::new(2))
         .error
         .unwrap();
-    assert_eq!(e.code, Code::Locked);
+    assert_eq!(e.code, Exit::Locked);
     assert!(e.text.contains(&std::process::id().to_string()), "{e}");
     drop(holder);
     assert_eq!(put(&[file], &far, "", &mut Way::new(3)).error, None);
@@ -280,7 +280,7 @@ fn an_interrupted_client_prints_how_to_continue() {
         seen += bytes.len();
         if seen > 10 << 20 {
             cancel.store(
-                Code::TERMINATED.number(),
+                Exit::TERMINATED.number(),
                 std::sync::atomic::Ordering::Relaxed,
             );
         }
@@ -291,7 +291,7 @@ fn an_interrupted_client_prints_how_to_continue() {
         &mut way,
     );
     let e = client.handle().outcome().unwrap().error.unwrap();
-    assert_eq!(e.code, Code::TERMINATED);
+    assert_eq!(e.code, Exit::TERMINATED);
     assert!(e.fix.contains("same command"));
     let out = put(std::slice::from_ref(&file), &far, "", &mut Way::new(2));
     assert_eq!(out.error, None);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use farhaul_transfer::{
-    Action, Code, Outcome,
+    Action, Exit, Outcome,
     client::{Download, Options, Remote},
 };
 
@@ -88,7 +88,7 @@ fn missing_ones_are_named_and_the_others_arrive() {
     let places = [("a", "none"), ("b", "z"), ("b", "../a/x"), ("a", "link/x")];
     let out = two.get(&places, "to");
     let e = out.error.unwrap();
-    assert_eq!(e.code, Code::Partial, "{e}");
+    assert_eq!(e.code, Exit::Partial, "{e}");
     let reported: Vec<_> = out.summary.failures.iter().map(|f| &f.text[..]).collect();
     assert_eq!(reported.len(), 3, "{reported:?}");
     for (text, name) in reported
@@ -102,13 +102,13 @@ fn missing_ones_are_named_and_the_others_arrive() {
     // As when several local ones are sent.
     let sources = [two.at("a/none"), two.at("b/z")];
     let sent = put(&sources, &two.at("b"), "to", &mut Way::new(1));
-    assert_eq!(sent.error.unwrap().code, Code::Partial);
+    assert_eq!(sent.error.unwrap().code, Exit::Partial);
     let one = two.get(&[("a", "none"), ("b", "z")], "one");
-    assert_eq!(one.error.unwrap().code, Code::Partial);
+    assert_eq!(one.error.unwrap().code, Exit::Partial);
 
     let out = two.get(&[("a", "none"), ("b", "x*")], "nothing");
     let e = out.error.unwrap();
-    assert_eq!(e.code, Code::SourceMissing, "{e}");
+    assert_eq!(e.code, Exit::SourceMissing, "{e}");
     assert!(
         e.text.contains("a/none: ") && e.text.contains("b/x*: "),
         "{e}"
@@ -122,7 +122,7 @@ fn of_two_for_one_name_the_first_arrives() {
     let two = Two::new();
     let out = two.get(&[("b", "x"), ("a", ""), ("b", "x")], "to");
     let e = out.error.unwrap();
-    assert_eq!(e.code, Code::Partial, "{e}");
+    assert_eq!(e.code, Exit::Partial, "{e}");
     assert!(
         e.text
             .starts_with("a/x: an earlier source is already sent as x"),
@@ -139,7 +139,7 @@ fn one_share_that_is_not_allowed_refuses_all() {
     let two = Two::new();
     let out = two.get(&[("a", "x"), ("c", "z"), ("b", "z")], "to");
     let e = out.error.unwrap();
-    assert_eq!(e.code, Code::Auth);
+    assert_eq!(e.code, Exit::Auth);
     assert_eq!(e.text, "share 'c' is unknown or not allowed");
     let alone = two.get(&[("c", "z")], "to").error.unwrap();
     assert_eq!(e, alone, "the same words as of one");
@@ -151,11 +151,11 @@ fn several_need_a_folder() {
     let two = Two::new();
     fs::write(two.at("file"), "mine").unwrap();
     let e = two.get(&[("a", "x"), ("b", "z")], "file").error.unwrap();
-    assert_eq!(e.code, Code::DestError, "{e}");
+    assert_eq!(e.code, Exit::DestError, "{e}");
     assert_eq!(fs::read(two.at("file")).unwrap(), b"mine");
     // Also when only one of them is there: what it becomes does not hang on the other.
     let out = two.get(&[("a", "x"), ("b", "none")], "new");
-    assert_eq!(out.error.unwrap().code, Code::Partial);
+    assert_eq!(out.error.unwrap().code, Exit::Partial);
     two.same("a/x", "new/x");
     assert_eq!(two.get(&[("a", "x")], "renamed").error, None);
     two.same("a/x", "renamed");
@@ -175,11 +175,11 @@ fn a_plan_of_several_changes_nothing() {
     let places = [("a", "x"), ("b", "none"), ("b", "z")];
     let out = two.get_with(&places, "to", options.clone(), &mut Way::new(1));
     let out = out.unwrap();
-    assert_eq!(out.error.unwrap().code, Code::Partial);
+    assert_eq!(out.error.unwrap().code, Exit::Partial);
     assert_eq!(out.summary.failures.len(), 1);
     let lost = two.get_with(&places[1..2], "to", options, &mut Way::new(1));
     let lost = lost.unwrap().error.unwrap();
-    assert_eq!(lost.code, Code::SourceMissing);
+    assert_eq!(lost.code, Exit::SourceMissing);
     let reported = reported.lock().unwrap();
     let seen: Vec<_> = reported.iter().map(|p| (p.action, &p.path[..])).collect();
     // A missing source has no entry; a plan of nothing but missing ones is an error.
@@ -254,7 +254,7 @@ fn too_many_are_refused_before_anything_is_requested() {
     };
     let new = |from: &[Remote]| Download::new(from, &two.at("to"), options()).err();
     for bad in [&vec![source.clone(); 1_025][..], &[]] {
-        assert_eq!(new(bad).unwrap().code, Code::Usage, "{}", bad.len());
+        assert_eq!(new(bad).unwrap().code, Exit::Usage, "{}", bad.len());
     }
     assert!(new(&vec![source; 1_024]).is_none());
 }

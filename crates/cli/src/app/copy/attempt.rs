@@ -8,7 +8,7 @@ use std::{
 use farhaul_core::{congestion::Sharing, protocol::CloseReason, time::Instant};
 use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
 use farhaul_io::{Stop, Waker, client, clock};
-use farhaul_transfer::{Code, Control, Outcome, Progress, TransferError, client::Options};
+use farhaul_transfer::{Control, Exit, Outcome, Progress, TransferError, client::Options};
 
 use super::{
     Run,
@@ -103,7 +103,7 @@ impl Run {
         threads.join();
         drop(watched);
         let ended = ended.map_err(|e| unopened(&e))?;
-        let gone = || TransferError::new(Code::Internal, "the session ended without saying how");
+        let gone = || TransferError::new(Exit::Internal, "the session ended without saying how");
         let mut outcome = handle.outcome().ok_or_else(gone)?;
         let unreached = Unreached::of(&ended.reason, ended.refused, ended.host.unsent);
         let far_end = FarEnd {

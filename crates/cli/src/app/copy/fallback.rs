@@ -6,7 +6,7 @@ use std::{io, net::SocketAddr, time::Duration};
 
 use farhaul_core::protocol::CloseReason;
 use farhaul_io::tunnel::{Answer, Tunnel};
-use farhaul_transfer::{Code, TransferError};
+use farhaul_transfer::{Exit, TransferError};
 
 use super::{Run, attempt::Ended};
 use crate::{
@@ -88,17 +88,17 @@ impl Run {
             return None;
         }
         let ended = match ended {
-            Err(e) => return (e.code == Code::NetSetup).then_some(Cause::Refused),
+            Err(e) => return (e.code == Exit::NetSetup).then_some(Cause::Refused),
             Ok(ended) => ended,
         };
         if self.is_other(ended) {
             return Some(Cause::Silent);
         }
         match (&ended.reason, ended.outcome.error.as_ref()?.code) {
-            (CloseReason::NoAnswer, Code::UdpBlocked) => Some(Cause::Silent),
-            (CloseReason::NoAnswer, Code::NetSetup) => Some(Cause::Refused),
+            (CloseReason::NoAnswer, Exit::UdpBlocked) => Some(Cause::Silent),
+            (CloseReason::NoAnswer, Exit::NetSetup) => Some(Cause::Refused),
             // What went through a pipe cannot be continued.
-            (CloseReason::TimedOut, Code::ConnectionLost) if !self.request.job.is_piped() => {
+            (CloseReason::TimedOut, Exit::ConnectionLost) if !self.request.job.is_piped() => {
                 Some(Cause::Broken)
             }
             _ => None,

@@ -8,10 +8,10 @@ use std::{
     slice,
 };
 
-use farhaul_transfer::{Code, TransferError, client::Remote};
+use farhaul_transfer::{TransferError, client::Remote};
 
 use crate::{
-    exit::Failure,
+    exit::{Exit, Failure},
     place::{self, Far, Place, Server},
     read,
     ticket::Ticket,
@@ -193,7 +193,7 @@ impl Job {
             && is_pipe(pipe)
         {
             let text = format!("{} is a pipe", place::local(pipe));
-            return Err(TransferError::new(Code::Usage, text)
+            return Err(TransferError::new(Exit::Usage, text)
                 .fix("write - in its place, alone, and redirect: farhaul cp - DST < PIPE"));
         }
         let (mut problems, mut forbidden) = (Vec::new(), false);
@@ -224,7 +224,7 @@ impl Job {
             more => format!("; and {more} more"),
         };
         let text = format!("no source can be read: {}{more}", problems.join("; "));
-        Err(TransferError::new(Code::SourceMissing, text)
+        Err(TransferError::new(Exit::SourceMissing, text)
             .fix("check the spelling and the permissions"))
     }
 

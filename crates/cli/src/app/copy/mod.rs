@@ -11,7 +11,7 @@ use farhaul_core::{protocol::CloseReason, text, time::Instant};
 use farhaul_haul::Identity;
 use farhaul_io::Stop;
 use farhaul_transfer::{
-    Advice, Code, Outcome, Summary, TransferError,
+    Advice, Outcome, Summary, TransferError,
     client::{Download, Options, Upload},
 };
 use serde_json::Value;
@@ -315,7 +315,7 @@ impl Run {
         let Some(met) = &self.met else {
             return resolve(&server.host, server.port).map_err(|e| {
                 let hint = ssh::alias_hint(&self.request.call, &server.host);
-                match hint.filter(|_| e.code == Code::NetSetup) {
+                match hint.filter(|_| e.code == Exit::NetSetup) {
                     Some(hint) => e.fix(hint),
                     None => e,
                 }
@@ -379,7 +379,7 @@ impl Run {
                 (None, Some(ended)) => ended?,
                 (None, None) => {
                     let text = format!("{server}: no address");
-                    return Err(TransferError::new(Code::NetSetup, text));
+                    return Err(TransferError::new(Exit::NetSetup, text));
                 }
             };
             match ended.unknown {
@@ -418,7 +418,7 @@ impl Run {
             let ended = attempt(&Attempt::At(*address));
             let elsewhere = match &ended {
                 Ok(ended) => ended.unreached || self.is_other(ended),
-                Err(e) => e.code == Code::NetSetup,
+                Err(e) => e.code == Exit::NetSetup,
             };
             last = Some(ended);
             if !elsewhere || stop.is_set() || self.pipe.has_begun() {
@@ -475,7 +475,7 @@ impl Run {
     /// Adds what the session does not know: that ssh works, and that a pipe has no second beginning.
     fn amend(&self, outcome: &mut Outcome) {
         if let (Some(_), Some(error)) = (&self.met, &mut outcome.error)
-            && error.code == Code::UdpBlocked
+            && error.code == Exit::UdpBlocked
         {
             let fix = format!(
                 "ssh gets there, UDP does not: open port {}/udp there (it is the first free one of those that --remote-port names)",
@@ -498,7 +498,7 @@ impl Run {
             && let Some(planned) = &self.planned
         {
             *error = error.clone().of_query();
-            if planned.is_list() && error.code == Code::Partial {
+            if planned.is_list() && error.code == Exit::Partial {
                 // The rest is listed, and to list it again would show no more.
                 error.fix = Advice::default();
             }
@@ -534,5 +534,5 @@ fn or_port(e: Failure, login: &str, paths: &[Vec<u8>]) -> Failure {
 }
 
 fn config(e: &Failure) -> TransferError {
-    TransferError::new(Code::Config, e.text.clone())
+    TransferError::new(Exit::Config, e.text.clone())
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use farhaul_transfer::{
-    Code, TransferError,
+    Exit, TransferError,
     client::{Download, Options, Remote, Upload},
 };
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat, major, minor};
@@ -135,7 +135,7 @@ fn open(file: &File, name: &str, redirect: &str) -> Result<(), TransferError> {
     }
     let text = format!("{name} is closed, or is /dev/null opened for reading and writing");
     let fix = format!("redirect it; if nothing is meant, by {redirect}");
-    Err(TransferError::new(Code::Usage, text).fix(fix))
+    Err(TransferError::new(Exit::Usage, text).fix(fix))
 }
 
 /// A pipe of another program's, or no pipe, stays as it is.

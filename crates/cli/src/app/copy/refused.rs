@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use farhaul_core::protocol::CloseReason;
 use farhaul_haul::PublicKey;
-use farhaul_transfer::{Advice, Code, Outcome};
+use farhaul_transfer::{Advice, Exit, Outcome};
 
 use crate::{
     connect::Carrier,
@@ -47,7 +47,7 @@ impl FarEnd<'_> {
         outcome.summary.exit = outcome.summary.exit.with(error);
     }
 
-    fn unreached(&self, unreached: Unreached) -> (Code, String, Advice) {
+    fn unreached(&self, unreached: Unreached) -> (Exit, String, Advice) {
         let server = self.server;
         let carrier = match self.carrier {
             Carrier::Udp => {
@@ -64,7 +64,7 @@ impl FarEnd<'_> {
             Carrier::Relay => "the relay",
         };
         (
-            Code::ConnectionLost,
+            Exit::ConnectionLost,
             format!("{carrier} gets to {server}, but the farhaul there did not answer through it"),
             Advice::again(NOT_THROUGH),
         )
@@ -86,7 +86,7 @@ mod tests {
                 own: PublicKey::from_bytes([7; 32]),
             };
             let (code, text, fix) = far.unreached(Unreached::Silent);
-            assert_eq!(code, Code::ConnectionLost);
+            assert_eq!(code, Exit::ConnectionLost);
             assert!(text.contains("gets to host"), "{text}");
             assert!(fix.contains("admit lo"), "{fix}");
         }

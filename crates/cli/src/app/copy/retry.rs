@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use farhaul_core::{rng::Rng, time::Instant};
 use farhaul_io::{Stop, clock, system_rng};
-use farhaul_transfer::{Advice, Code, Outcome, Summary, TransferError};
+use farhaul_transfer::{Advice, Outcome, Summary, TransferError};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -72,7 +72,7 @@ impl Attempts {
     fn add_up(&mut self, now: Instant, elapsed: Duration, mut outcome: Outcome) -> Outcome {
         let code = outcome.error.as_ref().map(|e| e.code);
         // Who finds the destination locked at first has not had it.
-        self.reached |= !matches!(code, Some(Code::UdpBlocked | Code::NetSetup | Code::Locked));
+        self.reached |= !matches!(code, Some(Exit::UdpBlocked | Exit::NetSetup | Exit::Locked));
         let summary = &outcome.summary;
         let bytes = summary.bytes_payload.saturating_add(summary.resumed_bytes);
         let files = summary.files.sent + summary.files.skipped;
@@ -156,13 +156,13 @@ impl Run {
                 self.say_pause(exit, &text, pause);
             }
             if interrupted_within(&stop, pause) {
-                let code = Code::from_number(128 + interrupt::signal());
-                let code = code.unwrap_or(Code::INTERRUPTED);
+                let code = Exit::from_number(128 + interrupt::signal());
+                let code = code.unwrap_or(Exit::INTERRUPTED);
                 return Err(self.given_up(code, "interrupted", attempts.done, &text));
             }
             if until.is_some_and(|until| clock::now() >= until) {
                 let why = "the time given by --max-time is over";
-                return Err(self.given_up(Code::Limit, why, attempts.done, &text));
+                return Err(self.given_up(Exit::Limit, why, attempts.done, &text));
             }
         }
     }
@@ -236,7 +236,7 @@ impl Run {
     }
 
     /// Failure of a copy that ends while another attempt is waited for.
-    fn given_up(&self, code: Code, why: &str, done: Option<Summary>, text: &str) -> Failure {
+    fn given_up(&self, code: Exit, why: &str, done: Option<Summary>, text: &str) -> Failure {
         let text = format!("{why} before another attempt; the last one ended so: {text}");
         let error = TransferError::new(code, text)
             .fix(Advice::again("run the same command again to continue"));
@@ -280,7 +280,7 @@ mod tests {
         Attempts::new(at(0), patience, None, Rng::new(7))
     }
 
-    fn outcome(code: Code, bytes: u64) -> Outcome {
+    fn outcome(code: Exit, bytes: u64) -> Outcome {
         let error = TransferError::new(code, "ended");
         let mut summary = Summary::of_error(true, &error);
         summary.bytes_payload = bytes;
@@ -299,7 +299,7 @@ mod tests {
             let base = Duration::from_secs(base);
             assert!(pause >= base * 3 / 4 && pause <= base * 5 / 4, "{pause:?}");
         }
-        attempts.add_up(at(9), HOUR, outcome(Code::ConnectionLost, 5));
+        attempts.add_up(at(9), HOUR, outcome(Exit::ConnectionLost, 5));
         let pause = attempts.pause(at(9), Exit::ConnectionLost).unwrap();
         assert!(pause < SHORTEST * 2, "{pause:?}");
     }
@@ -311,8 +311,8 @@ mod tests {
         let last = attempts.pause(at(99), Exit::ConnectionLost);
         assert_eq!(last, Some(Duration::from_secs(1)), "what is left");
         assert_eq!(attempts.pause(at(100), Exit::ConnectionLost), None);
-        attempts.add_up(at(150), HOUR, outcome(Code::ConnectionLost, 5));
-        attempts.add_up(at(180), HOUR, outcome(Code::ConnectionLost, 5));
+        attempts.add_up(at(150), HOUR, outcome(Exit::ConnectionLost, 5));
+        attempts.add_up(at(180), HOUR, outcome(Exit::ConnectionLost, 5));
         assert!(attempts.pause(at(249), Exit::ConnectionLost).is_some());
         assert!(attempts.pause(at(250), Exit::ConnectionLost).is_none());
         attempts.until = Some(at(200));
@@ -334,11 +334,11 @@ mod tests {
             !attempts.may_help(at(60), Exit::NetSetup),
             "it was typed wrong"
         );
-        attempts.add_up(at(0), HOUR, outcome(Code::Locked, 0));
+        attempts.add_up(at(0), HOUR, outcome(Exit::Locked, 0));
         assert!(!attempts.reached);
-        attempts.add_up(at(0), HOUR, outcome(Code::NetSetup, 0));
+        attempts.add_up(at(0), HOUR, outcome(Exit::NetSetup, 0));
         assert!(!attempts.reached);
-        attempts.add_up(at(0), HOUR, outcome(Code::ConnectionLost, 0));
+        attempts.add_up(at(0), HOUR, outcome(Exit::ConnectionLost, 0));
         for exit in Exit::ALL {
             let again = always.contains(&exit) || later.contains(&exit);
             assert_eq!(attempts.may_help(at(61), exit), again, "{exit:?}");
@@ -349,12 +349,12 @@ mod tests {
     fn the_outcome_is_that_of_all_attempts() {
         let mut attempts = attempts(HOUR);
         for bytes in [5, 0, 7] {
-            attempts.add_up(at(0), HOUR, outcome(Code::ConnectionLost, bytes));
+            attempts.add_up(at(0), HOUR, outcome(Exit::ConnectionLost, bytes));
         }
-        let last = attempts.add_up(at(0), HOUR, outcome(Code::VerifyFailed, 1));
+        let last = attempts.add_up(at(0), HOUR, outcome(Exit::VerifyFailed, 1));
         assert_eq!(last.summary.bytes_payload, 13);
         assert_eq!(last.summary.warnings, ["a link"]);
-        assert_eq!(last.error.map(|e| e.code), Some(Code::VerifyFailed));
+        assert_eq!(last.error.map(|e| e.code), Some(Exit::VerifyFailed));
     }
 
     #[test]

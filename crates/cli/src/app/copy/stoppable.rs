@@ -16,7 +16,7 @@ use farhaul_core::{
 };
 use farhaul_io::{App, Stop};
 use farhaul_transfer::{
-    Code, Control, Handle,
+    Control, Handle,
     client::{Download, Upload},
 };
 
@@ -100,9 +100,9 @@ impl App for Stoppable {
         let code = if self.stop.is_set() {
             Exit::Signal(interrupt::signal()).number()
         } else if self.until.is_some_and(|until| until <= now) {
-            Code::Limit.number()
+            Exit::Limit.number()
         } else {
-            Code::Ok.number()
+            Exit::Ok.number()
         };
         self.cancel.store(code, Ordering::Relaxed);
         if let Some(rates) = &mut self.rates {

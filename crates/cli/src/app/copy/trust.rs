@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use farhaul_haul::PublicKey;
-use farhaul_transfer::{Advice, Code, TransferError, client::PeerCheck};
+use farhaul_transfer::{Advice, Exit, TransferError, client::PeerCheck};
 
 use super::config;
 use crate::{
@@ -29,8 +29,8 @@ pub(crate) fn trust(
     let question = format!("{stranger}\n  {key}\nTrust it from now on?");
     match console.ask(&question) {
         Answer::Yes => {}
-        Answer::Interrupted => return ended(Code::INTERRUPTED),
-        Answer::HungUp => return ended(Code::HUNG_UP),
+        Answer::Interrupted => return ended(Exit::INTERRUPTED),
+        Answer::HungUp => return ended(Exit::HUNG_UP),
         Answer::No | Answer::NotAsked if known.is_empty() => return Err(unknown(server, key)),
         Answer::No | Answer::NotAsked => return Err(changed(server, key)),
     }
@@ -41,7 +41,7 @@ pub(crate) fn trust(
 /// Error for a server that is known by another key than `key`.
 fn changed(server: &str, key: PublicKey) -> TransferError {
     let text = format!("{server} had another key until now; its key now is {key}");
-    TransferError::new(Code::Auth, text).fix(format!(
+    TransferError::new(Exit::Auth, text).fix(format!(
         "ask the server's administrator which key is right; if the new one is, type: farhaul key trust {server} fh-pub1..."
     ))
 }
@@ -49,7 +49,7 @@ fn changed(server: &str, key: PublicKey) -> TransferError {
 /// Error for a key of `server` that nobody has accepted.
 pub(crate) fn unknown(server: &str, key: PublicKey) -> TransferError {
     let text = format!("{server} is not known; its key is {key}");
-    TransferError::new(Code::Auth, text).fix(format!(
+    TransferError::new(Exit::Auth, text).fix(format!(
         "ask the server's administrator whether the key is right; if so, type: farhaul key trust {server} {key}"
     ))
 }
@@ -68,7 +68,7 @@ pub(crate) fn check_key(seen: Seen, known: bool) -> PeerCheck {
             return Ok(());
         }
         Err(TransferError::new(
-            Code::Auth,
+            Exit::Auth,
             "the server's key is not known",
         ))
     })

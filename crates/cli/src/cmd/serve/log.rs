@@ -9,7 +9,7 @@ use std::{
 use farhaul_core::{text, units::Size};
 use farhaul_io::clock;
 use farhaul_transfer::{
-    Code, Outcome, TransferError,
+    Outcome, TransferError,
     server::{Changed, Probed},
 };
 use serde_json::{Value, json};
@@ -170,7 +170,7 @@ pub(super) fn visited(view: &View, facts: &Facts, kind: &str, seconds: f64) {
 /// Logs a change that a peer asked for in a share.
 pub(super) fn changed(view: &View, change: &Changed<'_>) {
     let facts = view.facts();
-    let code = change.failed.map_or(Code::Ok, |e| e.code);
+    let code = change.failed.map_or(Exit::Ok, |e| e.code);
     let [path, to] = [Some(change.path), change.change.to()].map(|path| path.map(text::shown));
     if JSON.load(Relaxed) {
         let mut line = of("change", view, &facts);

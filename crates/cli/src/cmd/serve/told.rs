@@ -14,7 +14,7 @@ use farhaul_core::{
     time::Instant,
 };
 use farhaul_io::{App, Waker, clock};
-use farhaul_transfer::{Code, Control, Outcome, server::Server};
+use farhaul_transfer::{Control, Exit, Outcome, server::Server};
 
 use super::{
     Serving, log,
@@ -128,7 +128,7 @@ fn kind_of_visit(reason: &CloseReason) -> Option<&'static str> {
 fn why_it_left(reason: &CloseReason) -> Option<&'static str> {
     match reason {
         CloseReason::Denied(_) => Some("the client knows another key of this server, and left"),
-        CloseReason::Peer { code, .. } if *code == u32::from(Code::Auth.number()) => {
+        CloseReason::Peer { code, .. } if *code == u32::from(Exit::Auth.number()) => {
             Some("the client does not trust this server's key yet, and left")
         }
         _ => None,

@@ -69,7 +69,7 @@ fn links_here_lead_to_the_file_that_is_replaced() {
     ] {
         for one_file in [true, false] {
             let e = Base::local(&at(name), one_file).unwrap_err();
-            assert_eq!(e.code, Code::DestError, "{name}");
+            assert_eq!(e.code, Exit::DestError, "{name}");
             let said = format!("{}: {}", e.text, e.fix);
             assert!(said.contains(hint), "{name}: {said}");
             assert!(Look::local(&at(name), one_file).is_err(), "{name}");
@@ -134,13 +134,13 @@ fn the_slash_rule_holds_in_a_share_and_here() {
         assert_eq!(base(&format!("slash{i}/"), true).unwrap(), None);
         assert!(tmp.path().join(format!("tree{i}")).is_dir());
         assert!(tmp.path().join(format!("slash{i}")).is_dir());
-        assert_eq!(base("file", false).unwrap_err().code, Code::DestError);
-        assert_eq!(base("file/", true).unwrap_err().code, Code::DestError);
+        assert_eq!(base("file", false).unwrap_err().code, Exit::DestError);
+        assert_eq!(base("file/", true).unwrap_err().code, Exit::DestError);
     }
     for escape in ["../x", "/etc", "dir/up/x", "dir/up"] {
         assert_eq!(
             far(escape, false).unwrap_err().code,
-            Code::DestError,
+            Exit::DestError,
             "{escape}"
         );
     }

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use proptest::{collection::vec, prelude::*, sample::Index};
 
 use super::*;
-use crate::{confine, wire::Code};
+use crate::{confine, wire::Exit};
 
 const ID: Identity = Identity {
     size: 5 << 20,
@@ -27,7 +27,7 @@ fn claims_survive_and_damage_only_loses_what_follows() {
     j.block(a, 3, &[3; 32]);
     j.flush().unwrap();
     let locked = Journal::open_with(&dir, [1; 8], ANY).unwrap_err();
-    assert_eq!(locked.code, Code::Locked);
+    assert_eq!(locked.code, Exit::Locked);
     assert!(
         locked.text.contains(&format!("pid {}", std::process::id())),
         "{locked}"
@@ -75,7 +75,7 @@ fn what_took_the_name_of_a_journal_is_not_waited_for_and_not_touched() {
     };
     let refused = |why: &str| {
         let e = Journal::open_with(&dir, [1; 8], ANY).unwrap_err();
-        assert_eq!(e.code, Code::DestError, "{e}");
+        assert_eq!(e.code, Exit::DestError, "{e}");
         assert!(e.text.contains(&name) && e.text.contains(why), "{e}");
         assert!(e.fix.contains("remove it"), "{e:?}");
     };

@@ -13,7 +13,7 @@ fn rules(delete: bool) -> Rules {
 }
 
 /// Copies files of sevens; its errors.
-fn copy(dir: &Path, files: &[(&str, u64)], delete: bool) -> Vec<Code> {
+fn copy(dir: &Path, files: &[(&str, u64)], delete: bool) -> Vec<Exit> {
     let mut receiver = receiver(dir, rules(delete)).unwrap();
     if delete {
         let root = Entry {
@@ -46,7 +46,7 @@ fn a_backup_does_not_take_the_name_of_a_file_of_the_same_copy() {
             if there {
                 fs::write(tmp.path().join("f~"), "older").unwrap();
             }
-            assert_eq!(copy(tmp.path(), files, false), [Code::DestError]);
+            assert_eq!(copy(tmp.path(), files, false), [Exit::DestError]);
             assert_eq!(read(tmp.path(), lost).unwrap(), "old");
             assert_eq!(read(tmp.path(), "f~").unwrap(), "\u{7}".repeat(5));
             let kept = read(tmp.path(), "f~~");
@@ -72,7 +72,7 @@ fn an_extra_file_is_not_renamed_over_one_that_was_copied() {
     fs::write(tmp.path().join("x"), "old").unwrap();
     fs::write(tmp.path().join("y"), "extra").unwrap();
     let failed = copy(tmp.path(), &[("x~", 5)], true);
-    assert_eq!(failed, [Code::DestError]);
+    assert_eq!(failed, [Exit::DestError]);
     assert_eq!(read(tmp.path(), "x").unwrap(), "old");
     assert_eq!(read(tmp.path(), "x~").unwrap(), "\u{7}".repeat(5));
     assert_eq!(read(tmp.path(), "y~").unwrap(), "extra");

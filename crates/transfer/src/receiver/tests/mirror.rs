@@ -93,7 +93,7 @@ fn after_an_incomplete_listing_the_folder_stays_and_the_file_has_failed() {
     fs::write(at("gone"), "gone").unwrap();
     let unread = Message::Failed {
         file: NOT_LISTED,
-        code: Code::SourceMissing,
+        code: Exit::SourceMissing,
         again: false,
         text: b"x: permission denied".to_vec(),
     };

@@ -61,7 +61,7 @@ fn what_is_in_place_may_be_listed_again() {
     }
     let changed = Message::Failed {
         file: 2,
-        code: Code::SourceChanged,
+        code: Exit::SourceChanged,
         again: true,
         text: b"d/a: changed".to_vec(),
     };
@@ -145,7 +145,7 @@ fn what_may_not_be_on_the_disk_and_may_not_be_replaced_is_reported() {
     receiver.handle(listed).unwrap();
     assert!(receiver.missing.is_empty());
     let error = receiver.core.verdict().unwrap();
-    assert_eq!(error.code, Code::DestError);
+    assert_eq!(error.code, Exit::DestError);
     assert!(error.text.contains("the disk failed"), "{error}");
 }
 
@@ -170,5 +170,5 @@ fn a_hole_is_not_taken_where_none_was_listed_in_a_part_that_is_continued() {
     assert_eq!(holes.first(), Some(&(0..size)));
     second.handle(Message::Holes { ranges: holes }).unwrap();
     let error = second.core.verdict().unwrap();
-    assert_eq!(error.code, Code::SourceChanged, "{error}");
+    assert_eq!(error.code, Exit::SourceChanged, "{error}");
 }

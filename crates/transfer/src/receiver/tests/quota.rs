@@ -83,7 +83,7 @@ fn what_is_copied_from_an_old_file_counts_for_a_quota() {
         let narrow = quota(tmp.path(), 5 * MIB);
         let receiver = reusing(tmp.path(), &narrow, mtime);
         let error = receiver.core.verdict();
-        assert_eq!(error.map(|e| e.code), Some(Code::NoSpace), "{mtime}");
+        assert_eq!(error.map(|e| e.code), Some(Exit::NoSpace), "{mtime}");
         assert_eq!(receiver.core.tally.resumed, 0);
 
         let tmp = tempfile::tempdir().unwrap();

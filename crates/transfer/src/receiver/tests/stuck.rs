@@ -94,7 +94,7 @@ fn ends_after(hangs: Hangs, size: u64) -> (Duration, TransferError) {
 fn a_disk_that_hangs_ends_the_copy_though_there_is_room() {
     for size in [500_000, 3 << 20] {
         let (after, fault) = ends_after(Hangs::Writes, size);
-        assert_eq!(fault.code, Code::DestError);
+        assert_eq!(fault.code, Exit::DestError);
         assert!(fault.text.contains("has made no progress"), "{fault}");
         assert!(!fault.fix.is_empty());
         let most = watch::STUCK + Duration::from_secs(10);
@@ -105,7 +105,7 @@ fn a_disk_that_hangs_ends_the_copy_though_there_is_room() {
 #[test]
 fn a_sync_has_more_time_and_not_all_of_it() {
     let (after, fault) = ends_after(Hangs::Syncs, 500_000);
-    assert_eq!(fault.code, Code::DestError);
+    assert_eq!(fault.code, Exit::DestError);
     let most = watch::SYNCING + Duration::from_secs(10);
     assert!((watch::SYNCING..most).contains(&after), "{after:?}");
 }
@@ -141,7 +141,7 @@ fn what_was_given_up_with_a_worker_does_not_land_after_what_was_listed_again() {
     }
     let changed = Message::Failed {
         file: 0,
-        code: Code::SourceChanged,
+        code: Exit::SourceChanged,
         again: true,
         text: b"a: changed".to_vec(),
     };
@@ -197,7 +197,7 @@ fn what_gets_on_is_waited_for() {
     receiver.watch_disk(second + watch::STUCK, false);
     assert_eq!(
         receiver.core.fault.as_ref().map(|e| e.code),
-        Some(Code::DestError)
+        Some(Exit::DestError)
     );
     gate.open();
 }

@@ -121,7 +121,7 @@ fn what_a_killed_run_lost_and_may_not_be_replaced_is_reported() {
     let (asked, receiver) = again(tmp.path(), Forgetful, rules);
     assert_eq!(asked, 0);
     let error = receiver.core.verdict().unwrap();
-    assert_eq!(error.code, Code::DestError);
+    assert_eq!(error.code, Exit::DestError);
     assert!(error.text.contains("the disk failed"), "{error}");
     drop(receiver);
     assert!(fs::read_dir(tmp.path()).unwrap().count() > 1, "it is noted");

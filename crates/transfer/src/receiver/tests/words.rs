@@ -60,7 +60,7 @@ fn the_root_of_a_file_without_its_name_is_not_reported() {
 fn failed(file: u64, again: bool) -> Message {
     Message::Failed {
         file,
-        code: Code::SourceChanged,
+        code: Exit::SourceChanged,
         again,
         text: b"changed".to_vec(),
     }
@@ -90,7 +90,7 @@ fn what_was_to_be_listed_again_and_was_not_has_failed() {
     finish(&mut receiver);
     assert_eq!(receiver.core.tally.files_failed, 4);
     let error = receiver.core.verdict().unwrap();
-    assert_eq!(error.code, Code::SourceChanged, "{error}");
+    assert_eq!(error.code, Exit::SourceChanged, "{error}");
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn what_is_given_up_while_it_is_checked_is_over_and_not_asked_for_again() {
                 "{names:?}, wrong: {wrong}"
             );
             let error = receiver.core.verdict().unwrap();
-            assert_eq!(error.code, Code::SourceChanged, "{error}");
+            assert_eq!(error.code, Exit::SourceChanged, "{error}");
             let asks = |m: &Message| matches!(m, Message::Repair { .. });
             assert!(!said.iter().any(asks), "{said:?}");
         }

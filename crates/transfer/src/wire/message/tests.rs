@@ -179,7 +179,7 @@ fn a_place() -> impl Strategy<Value = Place> {
 fn a_message() -> impl Strategy<Value = Message> {
     let n = 0u64..1 << 60;
     let hashes = vec(any::<[u8; 32]>(), 0..9);
-    let code = prop_oneof![Just(Code::Ok), Just(Code::NoSpace), Just(Code::INTERRUPTED)];
+    let code = prop_oneof![Just(Exit::Ok), Just(Exit::NoSpace), Just(Exit::INTERRUPTED)];
     prop_oneof![
         a_request(),
         any::<u16>()
@@ -188,7 +188,7 @@ fn a_message() -> impl Strategy<Value = Message> {
             .prop_map(|version| Message::Stranger { version }),
         (any::<u16>(), any::<bool>())
             .prop_map(|(version, one_file)| Message::Accepted { version, one_file }),
-        (Just(Code::NoSpace), a_path(), a_path()).prop_map(|(code, text, fix)| Message::Refused {
+        (Just(Exit::NoSpace), a_path(), a_path()).prop_map(|(code, text, fix)| Message::Refused {
             code,
             text,
             fix
@@ -208,7 +208,7 @@ fn a_message() -> impl Strategy<Value = Message> {
         }),
         (
             n.clone(),
-            Just(Code::SourceChanged),
+            Just(Exit::SourceChanged),
             any::<bool>(),
             a_name()
         )
@@ -309,7 +309,7 @@ fn of_reads() -> impl Strategy<Value = Message> {
         ),
         (id, a_name()).prop_map(|(id, text)| Message::Unanswered {
             id,
-            code: Code::Partial,
+            code: Exit::Partial,
             text,
         }),
     ]
