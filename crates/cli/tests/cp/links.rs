@@ -180,3 +180,27 @@ fn pipes_and_sockets_are_skipped_with_one_warning() {
         );
     }
 }
+
+/// Two copies of equal links: the second to come finds what the first has just made.
+#[test]
+fn copies_at_the_same_time_make_the_same_links() {
+    let place = Place::new();
+    let server = place.serve(&["--allow", "any"]);
+    let sides = ["a", "b"].map(|side| {
+        for n in 0..3_000 {
+            let link = place.path(&format!("{side}/d{}/{n}", n % 7));
+            fs::create_dir_all(link.parent().expect("a folder")).expect("ours");
+            symlink("../target", link).expect("ours");
+        }
+        format!("{side}/")
+    });
+    let to = server.to("t/");
+    let children = sides.map(|from| {
+        let args = ["cp", "--trust-any", "--links=keep", &from, &to];
+        place.command(&args).spawn().expect("it starts")
+    });
+    for child in children {
+        let out = child.wait_with_output().expect("it ends");
+        assert_eq!(code(&out), 0, "{}", printed(&out));
+    }
+}

@@ -81,24 +81,31 @@ impl Receiver {
             file.to_vec()
         };
         let source = confine::stat(&from, &file)?.ok_or(Errno::NOENT)?;
-        let mut there = There::look(&target.dir, &target.name, entry)?;
-        there.compare_inode(&source)?;
-        let decision = decide(entry, &there, &self.rules)?;
-        if !decision.makes() {
-            return Ok(Some(false));
-        }
-        let name = self.make_room(number, &target, entry, decision)?;
-        match target.dir.hard_link(&from, &file, name) {
-            Err(e) if is_impossible(e) => {
-                let from = confine::open_to_read(&from, &file)?;
-                return Ok(self.make_twin(number, from, &source, e).map(|()| None)?);
+        let mut again = true;
+        loop {
+            let mut there = There::look(&target.dir, &target.name, entry)?;
+            there.compare_inode(&source)?;
+            let decision = decide(entry, &there, &self.rules)?;
+            if !decision.makes() {
+                return Ok(Some(false));
             }
-            done => done?,
+            let name = self.make_room(number, &target, entry, decision)?;
+            match target.dir.hard_link(&from, &file, name) {
+                Err(e) if is_impossible(e) => {
+                    let from = confine::open_to_read(&from, &file)?;
+                    return Ok(self.make_twin(number, from, &source, e).map(|()| None)?);
+                }
+                // Another copy took the name since.
+                Err(Errno::EXIST) if decision == Decision::Make && std::mem::take(&mut again) => {}
+                done => {
+                    done?;
+                    if decision == Decision::Replace {
+                        target.take_name()?;
+                    }
+                    return Ok(Some(true));
+                }
+            }
         }
-        if decision == Decision::Replace {
-            target.take_name()?;
-        }
-        Ok(Some(true))
     }
 
     /// Removes entries that are over from the front of the table; a link that gets there is made.

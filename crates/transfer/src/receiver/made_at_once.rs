@@ -127,13 +127,28 @@ impl Receiver {
     pub(super) fn decide_link(&mut self, number: u64, entry: &Entry) -> Result<(), Refusal> {
         let target = self.target(number)?;
         let (dir, name) = (&target.dir, &target.name[..]);
-        let there = There::look(dir, name, entry)?;
-        let decision = decide(entry, &there, &self.rules)?;
-        if decision.makes() {
-            let make = || self.make_link(number, &target, entry, decision);
-            if !confine::inside(dir, target.closed, make)? {
-                return Ok(());
+        let (mut again, mut made) = (true, false);
+        while !made {
+            let there = There::look(dir, name, entry)?;
+            let decision = decide(entry, &there, &self.rules)?;
+            if !decision.makes() {
+                break;
             }
+            let make = || self.make_link(number, &target, entry, decision);
+            match confine::inside(dir, target.closed, make) {
+                Ok(true) => made = true,
+                Ok(false) => return Ok(()),
+                // Another copy took the name since.
+                Err(e)
+                    if e.kind() == io::ErrorKind::AlreadyExists
+                        && decision == Decision::Make
+                        && std::mem::take(&mut again) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        // Peers that may only add leave what was there as it is.
+        if !made && !self.rules.reach.is_all() {
+            return Ok(());
         }
         let waits = self.listed.waits(&entry.path);
         let name = if waits { &target.part[..] } else { name };

@@ -181,7 +181,8 @@ impl Server {
 
     /// A policy that holds no longer ends the session once what was asked under it is over.
     pub(super) fn poll_reads(&mut self, session: &mut dyn Session) {
-        let idle = self.reads().is_ok_and(|reads| reads.is_idle());
+        let idle = self.endpoint.role_as::<Reads>();
+        let idle = idle.is_some_and(|reads| reads.is_idle());
         if idle && !self.policy.is_current() && !session.is_closed() {
             self.endpoint.fail(retired(), session);
         }
