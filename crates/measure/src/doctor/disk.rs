@@ -170,7 +170,7 @@ mod tests {
         let (finding, speed) = disk(place.path());
         let speed = speed.expect(&finding.text);
         assert_eq!(finding.grade, Grade::Good);
-        assert!(speed.bytes >= LEAST && speed.bytes <= MOST, "{speed:?}");
+        assert!((PIECES.0..=MOST).contains(&speed.bytes), "{speed:?}");
         assert!(speed.write_bits_per_second > 0 && speed.read_bits_per_second > 0);
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
     }
