@@ -55,19 +55,19 @@ pub struct Ended {
 impl Ended {
     /// Exit by this error, or success.
     fn of(error: Option<&TransferError>) -> Self {
-        let code = error.map_or(Exit::Ok, |e| e.code);
-        Self {
-            code: code.number(),
-            name: code.name(),
-            retryable: error.is_some_and(TransferError::retryable),
-            text: error.map_or_else(String::new, |e| e.text.clone()),
-            fix: error.map_or_else(String::new, |e| e.fix.to_string()),
-        }
+        let success = || Self {
+            code: Exit::Ok.number(),
+            name: Exit::Ok.name(),
+            retryable: false,
+            text: String::new(),
+            fix: String::new(),
+        };
+        error.map_or_else(success, Self::from)
     }
+}
 
-    /// Makes a summary with the same counts that ends by another error.
-    #[must_use]
-    pub fn with(&self, error: &TransferError) -> Self {
+impl From<&TransferError> for Ended {
+    fn from(error: &TransferError) -> Self {
         Self {
             code: error.code.number(),
             name: error.code.name(),

@@ -472,19 +472,20 @@ impl Run {
         }
     }
 
-    /// Adds what the session does not know: that ssh works, and that a pipe has no second beginning.
+    /// Adds to the error what the session does not know: that ssh works, and that a pipe has no second beginning. The
+    /// summary ends by the error as it is then.
     fn amend(&self, outcome: &mut Outcome) {
-        if let (Some(_), Some(error)) = (&self.met, &mut outcome.error)
-            && error.code == Exit::UdpBlocked
-        {
+        let Some(error) = &mut outcome.error else {
+            return;
+        };
+        if self.met.is_some() && error.code == Exit::UdpBlocked {
             let fix = format!(
                 "ssh gets there, UDP does not: open port {}/udp there (it is the first free one of those that --remote-port names)",
                 self.request.job.server().port
             );
             error.fix = fix.into();
-            outcome.summary.exit = outcome.summary.exit.with(error);
         }
-        if let (Some(error), Some(bridge)) = (&mut outcome.error, &self.bridge)
+        if let Some(bridge) = &self.bridge
             && let [path] = &bridge.paths[..]
         {
             // The far end knows where in its folder it is, not what was typed.
@@ -492,27 +493,20 @@ impl Run {
             error.text = error
                 .text
                 .replace(&theirs, &format!("destination '{}'", self.to));
-            outcome.summary.exit = outcome.summary.exit.with(error);
         }
-        if let Some(error) = &mut outcome.error
-            && let Some(planned) = &self.planned
-        {
+        if let Some(planned) = &self.planned {
             *error = error.clone().of_query();
             if planned.is_list() && error.code == Exit::Partial {
                 // The rest is listed, and to list it again would show no more.
                 error.fix = Advice::default();
             }
-            outcome.summary.exit = outcome.summary.exit.with(error);
         }
-        if let Some(error) = &mut outcome.error
-            && self.request.job.is_piped()
-            && error.fix.is_again()
-        {
+        if self.request.job.is_piped() && error.fix.is_again() {
             error.fix =
                 "run it again from the beginning: what goes through a pipe cannot be continued"
                     .into();
-            outcome.summary.exit = outcome.summary.exit.with(error);
         }
+        outcome.summary.exit = (&*error).into();
     }
 }
 

@@ -44,7 +44,6 @@ impl FarEnd<'_> {
         } else if let Some((text, fix)) = refused(reason, self.server, self.known_by, self.own) {
             (error.text, error.fix) = (text, fix);
         }
-        outcome.summary.exit = outcome.summary.exit.with(error);
     }
 
     fn unreached(&self, unreached: Unreached) -> (Exit, String, Advice) {

@@ -241,7 +241,7 @@ impl Run {
         let error = TransferError::new(code, text)
             .fix(Advice::again("run the same command again to continue"));
         let summary = done.map(|mut summary| {
-            summary.exit = summary.exit.with(&error);
+            summary.exit = (&error).into();
             summary
         });
         self.failure(summary.as_ref(), &error)
