@@ -36,11 +36,22 @@ pub(crate) fn of_benches(reason: CloseReason, declares: bool) -> CloseReason {
     }
 }
 
+/// Exit that a close states, if it states one.
+fn exit_of(code: u32) -> Option<Exit> {
+    u8::try_from(code).ok().and_then(Exit::from_number)
+}
+
+/// Failure that a close states.
+fn failure_of(code: u32) -> Exit {
+    let failure = exit_of(code).filter(|exit| *exit != Exit::Ok);
+    failure.unwrap_or(Exit::ConnectionLost)
+}
+
 /// Reason of a close as a client knows it.
 pub(crate) fn closed_by_server(reason: &CloseReason) -> CloseReason {
     let mut reason = reason.clone();
     if let CloseReason::Peer { code, .. } = &mut reason
-        && let Some(theirs) = u8::try_from(*code).ok().and_then(Exit::from_number)
+        && let Some(theirs) = exit_of(*code)
     {
         *code = theirs.of_server().number().into();
     }
@@ -52,11 +63,7 @@ pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
     let resume = || Advice::resume("run the same command again");
     match reason {
         CloseReason::Peer { code, text } => {
-            let code = u8::try_from(*code)
-                .ok()
-                .and_then(Exit::from_number)
-                .filter(|c| *c != Exit::Ok);
-            let code = code.unwrap_or(Exit::ConnectionLost);
+            let code = failure_of(*code);
             let (text, theirs) = text.rsplit_once(ADVICE).unwrap_or((text, ""));
             let text = format!("the peer ended the transfer: {text}");
             let fix = match code {
@@ -77,11 +84,7 @@ pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
             TransferError::new(code, text).fix(fix)
         }
         CloseReason::Local { code, text } => {
-            let code = u8::try_from(*code)
-                .ok()
-                .and_then(Exit::from_number)
-                .filter(|c| *c != Exit::Ok);
-            TransferError::new(code.unwrap_or(Exit::ConnectionLost), text.clone()).fix(resume())
+            TransferError::new(failure_of(*code), text.clone()).fix(resume())
         }
         CloseReason::NoAnswer => TransferError::new(Exit::UdpBlocked, "no answer from the peer")
             .fix("check that `farhaul serve` runs there and that its UDP port is open"),

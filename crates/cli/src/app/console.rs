@@ -39,8 +39,8 @@ pub trait Console: Send + Sync {
         Answer::NotAsked
     }
 
-    /// Ends the command from outside. Without it the command has the process for itself: signals end the command, the
-    /// second one the process.
+    /// Cancellation by which the program ends the command. Without one the command has the process for itself: a signal
+    /// ends the command, and a second signal ends the process.
     fn cancel(&self) -> Option<&Cancel>;
 }
 
@@ -56,7 +56,7 @@ impl dyn Console + '_ {
     }
 }
 
-/// Called with every event of a command, as `--json-stream` prints them, from any thread; must not
+/// Receiver of every event of a command, as `--json-stream` prints them, on any thread; must not
 /// wait long. Text for people has the type `message`.
 pub type Tell = Arc<dyn Fn(&Value) + Send + Sync>;
 
@@ -106,7 +106,7 @@ impl Cancelled {
 }
 
 impl Cancel {
-    /// Makes one that is not cancelled.
+    /// Makes a cancellation that has not happened.
     pub fn new() -> Self {
         Self::default()
     }
@@ -122,7 +122,7 @@ impl Cancel {
         }
     }
 
-    /// True if it was cancelled.
+    /// True after [`Self::cancel`].
     pub fn is_cancelled(&self) -> bool {
         self.0.set.load(SeqCst)
     }
