@@ -7,7 +7,7 @@ use rustix::{
 };
 
 use super::*;
-use crate::netns;
+use crate::{Outgoing, ReceiveOutcome, SendOutcome, netns};
 
 fn open(bind: &str) -> UdpSocket {
     UdpSocket::bind(&SocketOptions::new(bind.parse().unwrap())).unwrap()

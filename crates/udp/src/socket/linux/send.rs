@@ -1,50 +1,16 @@
 //! Sends a batch: as one `sendmsg` with the segment size beside it where the kernel segments, else
 //! as one `sendmmsg` with a header per segment.
 
-use std::{
-    io,
-    net::{IpAddr, SocketAddr},
-    os::fd::AsRawFd,
-};
+use std::{io, os::fd::AsRawFd};
 
 use farhaul_core::datagram::{Ecn, MAX_BATCH, MAX_SEGMENTS};
 use socket2::SockAddr;
 
-use super::{UdpSocket, control::Control};
-
-/// A batch to send: segments of `segment` bytes, only the last may be shorter.
-#[derive(Clone, Copy, Debug)]
-pub struct Outgoing<'a> {
-    /// Destination.
-    pub to: SocketAddr,
-    /// The local address to send from; `None` lets the kernel choose.
-    pub from: Option<IpAddr>,
-    /// The mark to send with.
-    pub ecn: Ecn,
-    /// Stride in bytes.
-    pub segment: usize,
-    /// The segments.
-    pub bytes: &'a [u8],
-}
-
-/// Fate of a batch.
-#[derive(Debug)]
-pub enum SendOutcome {
-    /// The batch left.
-    Sent,
-    /// The socket is full: `sent` bytes (whole segments) left, the rest may be offered when the
-    /// socket is writable.
-    Blocked {
-        /// Bytes that left.
-        sent: usize,
-    },
-    /// The rest is larger than the interface takes, as an MTU probe may be; it is lost.
-    TooLarge,
-    /// An earlier datagram was answered with "port unreachable"; the rest of this batch is lost.
-    Refused,
-    /// The rest is lost.
-    Failed(io::Error),
-}
+use super::{
+    super::{Outgoing, SendOutcome, native},
+    UdpSocket,
+    control::Control,
+};
 
 /// Reason why a send call took nothing.
 enum Refusal {
@@ -63,7 +29,7 @@ impl UdpSocket {
     /// If the stride is zero.
     pub fn send(&mut self, batch: &Outgoing<'_>) -> SendOutcome {
         assert!(batch.segment > 0, "a batch needs a stride");
-        let addr = (self.peer != Some(batch.to)).then(|| self.native(batch.to));
+        let addr = (self.peer != Some(batch.to)).then(|| SockAddr::from(native(batch.to, self.v6)));
         let mut sent = 0;
         while sent < batch.bytes.len() {
             let rest = Outgoing {

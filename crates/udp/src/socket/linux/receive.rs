@@ -6,23 +6,20 @@
 
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6},
     os::fd::AsRawFd,
     ptr,
-    time::SystemTime,
 };
 
-use farhaul_core::datagram::Ecn;
 use libc::c_int;
 
 use super::{
+    super::{Incoming, ReceiveOutcome, SLOT, Slot, unmapped},
     UdpSocket,
     control::{self, Control},
-    size_in_32, unmapped,
+    size_in_32,
 };
 
-/// Bytes per slot: the longest run that GRO makes.
-const SLOT: usize = 1 << 16;
 /// Slots begin at page borders, as payloads often do in the kernel. Where the kernel copies with
 /// one instruction (`rep movsb`; seen on an AMD EPYC), a destination 1 to 31 bytes further into its
 /// page than the source costs five times as much. Large vectors begin 16 bytes into a page.
@@ -60,56 +57,6 @@ impl std::fmt::Debug for Inbox {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    from: SocketAddr,
-    to: Option<IpAddr>,
-    ecn: Ecn,
-    segment: usize,
-    arrived: Option<SystemTime>,
-    len: usize,
-}
-
-/// One message: datagrams from one peer, `segment` bytes apart; only the last may be shorter.
-#[derive(Debug)]
-pub struct Incoming<'a> {
-    /// Source address.
-    pub from: SocketAddr,
-    /// Local address that the datagrams were sent to, on a socket bound to a wildcard.
-    pub to: Option<IpAddr>,
-    /// Mark with which the datagrams arrived.
-    pub ecn: Ecn,
-    /// Stride in bytes; at least 1.
-    pub segment: usize,
-    /// Time at which the kernel received the first of them from the device, if reported.
-    pub arrived: Option<SystemTime>,
-    /// The datagrams; never empty.
-    pub bytes: &'a mut [u8],
-}
-
-impl Incoming<'_> {
-    /// The first datagram.
-    pub fn first(&self) -> &[u8] {
-        &self.bytes[..self.segment.min(self.bytes.len())]
-    }
-}
-
-/// Result of a receive call.
-#[derive(Debug)]
-pub enum ReceiveOutcome {
-    /// Messages are in the inbox; `more` if the socket may hold others.
-    Some {
-        /// True if every slot was filled.
-        more: bool,
-    },
-    /// There is nothing to receive now.
-    Empty,
-    /// A datagram sent earlier was answered with "port unreachable"; receive again.
-    Refused,
-    /// The call failed.
-    Failed(io::Error),
-}
-
 impl Default for Inbox {
     fn default() -> Self {
         Self::new()
@@ -126,20 +73,12 @@ impl Inbox {
             iov_base: ptr::null_mut(),
             iov_len: 0,
         };
-        let slot = Slot {
-            from: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0),
-            to: None,
-            ecn: Ecn::NotEct,
-            segment: 1,
-            arrived: None,
-            len: 0,
-        };
         let bytes = vec![0; SLOT * MANY + PAGE];
         let first = bytes.as_ptr().align_offset(PAGE).min(PAGE);
         Self {
             bytes,
             first,
-            slots: vec![slot; MANY],
+            slots: vec![Slot::EMPTY; MANY],
             headers: vec![header; MANY],
             data: vec![nothing; MANY],
             names: vec![name; MANY],
@@ -155,14 +94,7 @@ impl Inbox {
             .iter()
             .zip(self.bytes[self.first..].chunks_mut(SLOT))
             .filter(|(slot, _)| slot.len > 0)
-            .map(|(slot, bytes)| Incoming {
-                from: slot.from,
-                to: slot.to,
-                ecn: slot.ecn,
-                segment: slot.segment,
-                arrived: slot.arrived,
-                bytes: &mut bytes[..slot.len],
-            })
+            .map(|(slot, bytes)| slot.message(bytes))
     }
 
     /// Points the headers of the slots to offer at their buffers; returns how many.
