@@ -2,23 +2,16 @@
 
 use std::{fs, time::Duration};
 
-use rustix::time::{ClockId, clock_gettime};
+use cpu_time::{ProcessTime, ThreadTime};
 
 /// CPU time of the calling thread so far, user and system.
 pub fn thread_time() -> Duration {
-    read(ClockId::ThreadCPUTime)
+    ThreadTime::now().as_duration()
 }
 
 /// CPU time of the process so far, user and system, all threads.
 pub fn process_time() -> Duration {
-    read(ClockId::ProcessCPUTime)
-}
-
-fn read(clock: ClockId) -> Duration {
-    let time = clock_gettime(clock);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
-    Duration::new(seconds, nanos)
+    ProcessTime::now().as_duration()
 }
 
 /// The most memory the process has held resident, bytes; `None` where the system does not report it.

@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use crate::news::News;
 use farhaul_core::{
     control::{PREAMBLE, ROOM, Token, preamble, read_preamble},
     time::Instant,
@@ -71,20 +72,6 @@ struct Lane {
     /// Bytes received and not passed on yet, and why there are no more.
     received: Vec<u8>,
     over: Option<String>,
-}
-
-/// Event on a lane, for its session.
-pub(crate) enum News {
-    /// Nothing that concerns a session happened.
-    Nothing,
-    /// The lane is connected.
-    Opened(usize),
-    /// The lane may have bytes to pass on.
-    Heard(usize),
-    /// The lane took what waited.
-    Writable(usize),
-    /// The lane is over.
-    Over(usize, String),
 }
 
 /// The control lanes of a shard.

@@ -24,7 +24,12 @@ mod controls;
 mod deadlines;
 mod half_open;
 mod host;
+#[cfg(target_os = "linux")]
 mod lanes;
+#[cfg(not(target_os = "linux"))]
+#[path = "no_lanes.rs"]
+mod lanes;
+mod news;
 mod own_thread;
 mod poller;
 mod roam;

@@ -4,19 +4,20 @@
 //! `ppoll` over four descriptors takes nanoseconds on every kernel. With so few descriptors an
 //! epoll instance saves 0.1 us of the several that a sleep costs.
 
-use std::{
-    io,
-    num::NonZeroU64,
-    os::fd::{AsFd, BorrowedFd},
-};
+#[cfg(target_os = "linux")]
+mod slack;
+
+use std::{io, time::Duration};
 
 use farhaul_core::time::Instant;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    fd::{AsFd, BorrowedFd},
     io::Errno,
-    thread::{current_timer_slack, set_current_timer_slack},
 };
 
+#[cfg(target_os = "linux")]
+pub(crate) use self::slack::Punctual;
 use crate::waker::{Stop, Waker};
 
 /// Time between two attempts to wait where the kernel has no memory for one.
@@ -52,13 +53,7 @@ pub(crate) fn wait<S: AsFd>(
     now: Instant,
     deadline: Option<Instant>,
 ) -> io::Result<Readiness> {
-    let timeout = deadline.map(|at| {
-        let left = at.since(now);
-        Timespec {
-            tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: left.subsec_nanos().into(),
-        }
-    });
+    let timeout = deadline.map(|at| timespec(at.since(now)));
     let mut flags = PollFlags::empty();
     flags.set(PollFlags::IN, awaited.readable);
     flags.set(PollFlags::OUT, awaited.writable);
@@ -76,7 +71,7 @@ pub(crate) fn wait<S: AsFd>(
         Ok(_) => {}
         Err(Errno::INTR) => return Ok(Readiness::default()),
         // The kernel lacks memory for a moment: another attempt may get some, and deadlines pass meanwhile.
-        Err(Errno::NOMEM | Errno::AGAIN) => {
+        Err(error) if is_passing(error) => {
             let _early = poll(&mut [], Some(&PAUSE));
             return Ok(Readiness::default());
         }
@@ -94,25 +89,35 @@ pub(crate) fn wait<S: AsFd>(
     })
 }
 
-/// Guard; while it lives, deadlines of the thread are met to the nanosecond. The default slack of
-/// 50 us is a whole batch at 10 Gbit/s.
-#[derive(Debug)]
-pub(crate) struct Punctual {
-    slack_before: Option<NonZeroU64>,
-}
-
-impl Punctual {
-    pub(crate) fn new() -> Self {
-        let slack_before = current_timer_slack().ok().and_then(NonZeroU64::new);
-        // Refused, it costs smoothness, not correctness.
-        let _refused = set_current_timer_slack(Some(NonZeroU64::MIN));
-        Self { slack_before }
+/// A time as the system takes it; the longest there is for a longer one.
+pub(crate) fn timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
+        #[allow(
+            clippy::unnecessary_fallible_conversions,
+            reason = "systems differ in the type"
+        )]
+        tv_nsec: time.subsec_nanos().try_into().unwrap_or_default(),
     }
 }
 
-impl Drop for Punctual {
-    fn drop(&mut self) {
-        // The thread may be the caller's; refused, it stays more punctual than it was.
-        let _refused = set_current_timer_slack(self.slack_before);
+/// True if the system lacks memory, or another thing that comes again.
+fn is_passing(error: Errno) -> bool {
+    #[cfg(unix)]
+    const PASSING: [Errno; 2] = [Errno::NOMEM, Errno::AGAIN];
+    #[cfg(not(unix))]
+    const PASSING: [Errno; 2] = [Errno::NOBUFS, Errno::WOULDBLOCK];
+    PASSING.contains(&error)
+}
+
+/// Guard of nothing: only Linux lets a thread choose how exact its deadlines are.
+#[cfg(not(target_os = "linux"))]
+#[derive(Debug)]
+pub(crate) struct Punctual;
+
+#[cfg(not(target_os = "linux"))]
+impl Punctual {
+    pub(crate) const fn new() -> Self {
+        Self
     }
 }

@@ -24,7 +24,7 @@ use farhaul_core::{
     store::{Extent, Store, StoreError},
     time::Instant,
 };
-use farhaul_udp::{Incoming, UdpSocket};
+use farhaul_udp::{Incoming, SHARES_PORTS, UdpSocket};
 
 use crate::{
     Buffers, ShardError, clock,
@@ -185,8 +185,16 @@ impl Listener {
     ) -> Result<Self, ShardError> {
         let system = |e| ShardError::System("cannot use the socket that was handed over", e);
         options.listen = socket.local_addr().map_err(system)?;
-        let owner = rustix::fs::fstat(&socket).map_err(|e| system(e.into()))?;
-        options.own_threads &= owner.st_uid == rustix::process::geteuid().as_raw();
+        #[cfg(unix)]
+        {
+            let owner = rustix::fs::fstat(&socket).map_err(|e| system(e.into()))?;
+            options.own_threads &= owner.st_uid == rustix::process::geteuid().as_raw();
+        }
+        // No other system tells whose a socket is.
+        #[cfg(not(unix))]
+        {
+            options.own_threads = false;
+        }
         let how = options.buffers.socket(options.listen);
         let socket = UdpSocket::adopt(socket, &how).map_err(system)?;
         Self::on(socket, &options, protocol, Box::new(factory))
@@ -204,7 +212,12 @@ impl Listener {
         factory: Factory,
     ) -> Result<Self, ShardError> {
         // Only now, so that a port that is taken is noticed.
-        let shared = socket.share_port();
+        let own_threads = options.own_threads && SHARES_PORTS;
+        let shared = if own_threads {
+            socket.share_port()
+        } else {
+            Ok(())
+        };
         shared.map_err(|e| ShardError::System("cannot share the port with its sessions", e))?;
         let waker = Waker::new().map_err(|e| ShardError::System("no eventfd", e))?;
         let lanes = if protocol.descriptor().control_lane {
@@ -227,7 +240,7 @@ impl Listener {
                 busy: options.busy,
                 // Control lanes stay on the listener's shard, and so do the sessions that have them; a
                 // socket connected to a peer would take the datagrams of all its sessions.
-                own_threads: options.own_threads && lanes.is_none() && !multiplexed,
+                own_threads: own_threads && lanes.is_none() && !multiplexed,
                 closing: false,
                 drain_until: None,
                 half_open: HalfOpen::default(),

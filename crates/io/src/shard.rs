@@ -10,7 +10,6 @@
 use std::{
     io,
     net::SocketAddr,
-    os::fd::AsFd,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -24,7 +23,7 @@ use farhaul_core::{
 };
 use farhaul_udp::{Inbox, Incoming, Outgoing, ReceiveOutcome, SendOutcome, UdpSocket};
 
-use rustix::io::Errno;
+use rustix::{fd::AsFd, io::Errno};
 
 use crate::{
     ShardError, clock, cpu,
@@ -672,19 +671,10 @@ pub fn system_rng() -> Rng {
     Rng::system(fill)
 }
 
-fn fill(mut bytes: &mut [u8]) {
-    use rustix::{
-        io::Errno,
-        rand::{GetRandomFlags, getrandom},
-    };
-    while !bytes.is_empty() {
-        match getrandom(&mut *bytes, GetRandomFlags::empty()) {
-            Ok(n) => bytes = &mut bytes[n..],
-            Err(Errno::INTR) => {}
-            // Without it nothing that is to be secret can be drawn. Kernels since 3.17 have it.
-            Err(error) => panic!("no random numbers from the kernel: {error}"),
-        }
-    }
+fn fill(bytes: &mut [u8]) {
+    // Without them nothing that is to be secret can be drawn. Kernels since 3.17 have them.
+    getrandom::fill(bytes)
+        .unwrap_or_else(|error| panic!("no random numbers from the kernel: {error}"));
 }
 
 #[cfg(test)]

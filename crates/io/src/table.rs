@@ -11,11 +11,7 @@ use std::{
 
 use farhaul_core::{app::App, control::Control, time::Instant};
 
-use crate::{
-    deadlines::Deadlines,
-    lanes::{Lanes, News},
-    slot::Slot,
-};
+use crate::{deadlines::Deadlines, lanes::Lanes, news::News, slot::Slot};
 
 /// All sessions of a shard.
 pub(crate) struct SessionTable<A> {

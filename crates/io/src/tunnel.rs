@@ -14,7 +14,6 @@ mod relays;
 use std::{
     io::{self, BufRead, BufWriter, Read, Write},
     net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream, UdpSocket as StdSocket},
-    os::fd::AsFd,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -27,18 +26,24 @@ use std::{
 use farhaul_udp::{Inbox, Outgoing, ReceiveOutcome, SocketOptions, UdpSocket};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    fd::{AsFd, BorrowedFd},
     io::Errno,
 };
 
 pub use self::accept::{Unanswered, accept};
 use self::frame::{Frame, LONGEST};
 pub(crate) use self::relays::Relays;
-use crate::{Stop, clock};
+use crate::{Stop, clock, poller::timespec};
 
 /// The line with which the near end begins, and the first word of the answer.
 pub const BEGIN: &str = "farhaul-tunnel/1";
 /// The longest line that is read, with its end.
 const LINE: usize = 64;
+/// The end of a stream whose bytes nobody reads here, where the system reports it.
+#[cfg(target_os = "linux")]
+const CLOSED: PollFlags = PollFlags::RDHUP;
+#[cfg(not(target_os = "linux"))]
+const CLOSED: PollFlags = PollFlags::HUP;
 /// Bytes that are written at once.
 const BATCH: usize = 256 << 10;
 /// Wanted of the kernel for datagrams that wait for the stream.
@@ -317,13 +322,6 @@ fn line_within<R: Read + AsFd>(from: &mut Buffered<R>, within: Duration) -> io::
     String::from_utf8(line).map_err(io::Error::other)
 }
 
-fn timespec(time: Duration) -> Timespec {
-    Timespec {
-        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: time.subsec_nanos().into(),
-    }
-}
-
 /// A reader with a buffer whose descriptor is the stream's.
 #[derive(Debug)]
 pub struct Buffered<R>(pub io::BufReader<R>);
@@ -335,7 +333,7 @@ impl<R: Read> Read for Buffered<R> {
 }
 
 impl<R: AsFd> AsFd for Buffered<R> {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.get_ref().as_fd()
     }
 }
@@ -427,7 +425,7 @@ impl Relay {
     fn wait(&self, stream: &impl AsFd, stop: &Stop) -> io::Result<()> {
         let mut waits = [
             PollFd::new(&self.socket, PollFlags::IN),
-            PollFd::new(stream, PollFlags::RDHUP),
+            PollFd::new(stream, CLOSED),
             PollFd::new(stop, PollFlags::IN),
         ];
         polled(&mut waits, None)?;

@@ -1,31 +1,24 @@
 //! Wakes a shard from another thread: a [`Waker`] for one shard, a [`Stop`] for as many as watch
 //! it. The caller shares with its app whatever the app should look at.
 
+mod event;
+
 use std::{
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, BorrowedFd};
 
-fn event() -> io::Result<OwnedFd> {
-    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
-}
-
-/// Makes the descriptor readable.
-fn signal(fd: &OwnedFd) {
-    // The write fails only when the counter is full, and then the reader is woken anyway.
-    let _full = rustix::io::write(fd, &1_u64.to_ne_bytes());
-}
+use self::event::Event;
 
 #[derive(Debug, Default)]
 struct Wake {
-    /// Descriptor, once there is a shard that can sleep.
-    fd: OnceLock<OwnedFd>,
+    /// Event, once there is a shard that can sleep.
+    event: OnceLock<Event>,
     set: AtomicBool,
 }
 
@@ -49,8 +42,8 @@ impl Waker {
 
     /// Lets wakes end a shard's sleep from now on.
     pub(crate) fn bind(&self) -> io::Result<()> {
-        if self.0.fd.get().is_none() {
-            let _bound_meanwhile = self.0.fd.set(event()?);
+        if self.0.event.get().is_none() {
+            let _bound_meanwhile = self.0.event.set(Event::new()?);
         }
         Ok(())
     }
@@ -59,9 +52,9 @@ impl Waker {
     /// has not yet seen the last wake.
     pub fn wake(&self) {
         if !self.0.set.swap(true, Ordering::AcqRel)
-            && let Some(fd) = self.0.fd.get()
+            && let Some(event) = self.0.event.get()
         {
-            signal(fd);
+            event.signal();
         }
     }
 
@@ -73,21 +66,20 @@ impl Waker {
 
     /// Makes the descriptor unreadable; a wake that has not been taken is still to be taken.
     pub(crate) fn empty(&self) {
-        let mut count = [0; 8];
-        if let Some(fd) = self.0.fd.get() {
-            let _empty_already = rustix::io::read(fd, &mut count);
+        if let Some(event) = self.0.event.get() {
+            event.empty();
         }
     }
 
     /// Readable when there was a wake.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.0.fd.get().map(AsFd::as_fd)
+        self.0.event.get().map(AsFd::as_fd)
     }
 }
 
 #[derive(Debug)]
 struct Inner {
-    fd: OwnedFd,
+    event: Event,
     set: AtomicBool,
 }
 
@@ -100,7 +92,7 @@ impl Stop {
     /// A stop that is not set.
     pub fn new() -> io::Result<Self> {
         Ok(Self(Arc::new(Inner {
-            fd: event()?,
+            event: Event::new()?,
             set: AtomicBool::new(false),
         })))
     }
@@ -109,7 +101,7 @@ impl Stop {
     pub fn set(&self) {
         self.0.set.store(true, Ordering::Release);
         // Never read, so it stays readable for all.
-        signal(&self.0.fd);
+        self.0.event.signal();
     }
 
     /// True once [`Self::set`] was called.
@@ -120,7 +112,7 @@ impl Stop {
 
 impl AsFd for Stop {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.fd.as_fd()
+        self.0.event.as_fd()
     }
 }
 

@@ -18,6 +18,6 @@ pub mod tun;
 mod socket;
 
 pub use socket::{
-    Capabilities, Inbox, Incoming, Outgoing, ReceiveOutcome, SendOutcome, SocketCounters,
-    SocketOptions, UdpSocket, interface_mtu_to, source_to,
+    Capabilities, Inbox, Incoming, Outgoing, ReceiveOutcome, SHARES_PORTS, SendOutcome,
+    SocketCounters, SocketOptions, UdpSocket, interface_mtu_to, source_to,
 };

@@ -26,6 +26,8 @@ pub use self::linux::{Inbox, UdpSocket, interface_mtu_to, source_to};
 #[cfg(any(not(target_os = "linux"), feature = "portable"))]
 pub use self::portable::{Inbox, UdpSocket, interface_mtu_to, source_to};
 
+/// True if sockets tied to peers share a port with one that is tied to none, and get what their peers send.
+pub const SHARES_PORTS: bool = cfg!(all(target_os = "linux", not(feature = "portable")));
 /// Bytes of the longest message: the longest run that coalescing makes.
 const SLOT: usize = 1 << 16;
 

@@ -12,10 +12,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::{
-    event::{PollFd, PollFlags},
-    net::sockopt,
-};
+use rustix::event::{PollFd, PollFlags};
 
 use super::{
     Answer, BATCH, Passed, carry_noting, is_asked_for, on_this_machine, polled, refuse, relay_to,
@@ -24,6 +21,7 @@ use super::{
 use crate::{Controls, Stop, clock, service};
 
 /// Longest time in which a peer may leave sent bytes unacknowledged.
+#[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 /// Pause after an error that does not go away by itself, such as too many open files.
 const RETRY: Duration = Duration::from_millis(200);
@@ -42,7 +40,8 @@ pub fn accept(
     unanswered: Unanswered,
     report: fn(&str),
 ) -> io::Result<()> {
-    if !sockopt::socket_acceptconn(&connections)? {
+    #[cfg(target_os = "linux")]
+    if !rustix::net::sockopt::socket_acceptconn(&connections)? {
         let text = "the socket does not listen";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
@@ -110,8 +109,11 @@ fn begin(
     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
-    let unacknowledged = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
-    sockopt::set_tcp_user_timeout(&stream, unacknowledged)?;
+    #[cfg(target_os = "linux")]
+    {
+        let unacknowledged = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
+        rustix::net::sockopt::set_tcp_user_timeout(&stream, unacknowledged)?;
+    }
     let socket = relay_to(to)?;
     let relay = socket.local_addr()?;
     if !controls.relays().enter(relay, peer, stream.try_clone()?) {

@@ -68,8 +68,9 @@ pub struct UdpSocket {
     socket: Socket,
     state: UdpSocketState,
     options: SocketOptions,
-    /// The peer whose datagrams alone are received, if there is one.
-    peer: Option<SocketAddr>,
+    /// The peer whose datagrams alone are received, if there is one, and the address of this host that
+    /// the system chose for it.
+    tied: Option<(SocketAddr, IpAddr)>,
     capabilities: Capabilities,
     counters: SocketCounters,
 }
@@ -84,7 +85,7 @@ impl UdpSocket {
             socket.set_only_v6(!options.bind.ip().is_unspecified())?;
         }
         if options.reuse_port {
-            share_port(&socket)?;
+            share_port()?;
         }
         socket.bind(&SockAddr::from(options.bind))?;
         Self::configured(socket, options)
@@ -117,7 +118,7 @@ impl UdpSocket {
             socket,
             state,
             options: options.clone(),
-            peer: None,
+            tied: None,
             capabilities,
             counters: SocketCounters::default(),
         })
@@ -125,8 +126,7 @@ impl UdpSocket {
 
     /// Ties the socket to one peer: others' datagrams are not received.
     pub fn connect(&mut self, peer: SocketAddr) -> io::Result<()> {
-        let _has_a_route = source_to(peer)?;
-        self.peer = Some(peer);
+        self.tied = Some((peer, source_to(peer)?));
         Ok(())
     }
 
@@ -135,7 +135,7 @@ impl UdpSocket {
     /// # Errors
     /// There is no way to the peer; the socket is then connected to nobody.
     pub fn reconnect(&mut self, peer: SocketAddr) -> io::Result<()> {
-        self.peer = None;
+        self.tied = None;
         if self.options.bind.port() == 0 {
             let counters = self.counters;
             *self = Self::bind(&self.options)?;
@@ -145,22 +145,25 @@ impl UdpSocket {
     }
 
     /// The peer of a connected socket.
-    pub const fn peer(&self) -> Option<SocketAddr> {
-        self.peer
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.tied.map(|(peer, _)| peer)
     }
 
-    /// Lets other sockets of this user bind the same port from now on, if they are opened to share
-    /// it.
+    /// Lets other sockets of this user bind the same port from now on, which this system does not.
     pub fn share_port(&self) -> io::Result<()> {
-        share_port(&self.socket)
+        share_port()
     }
 
-    /// Address to which the socket is bound.
+    /// Address to which the socket is bound; that of the way to the peer if it is bound to every address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        let addr = self.socket.local_addr()?;
-        addr.as_socket()
-            .map(unmapped)
-            .ok_or_else(|| io::Error::from(ErrorKind::AddrNotAvailable))
+        let addr = self.socket.local_addr()?.as_socket();
+        let mut addr = addr.ok_or_else(|| io::Error::from(ErrorKind::AddrNotAvailable))?;
+        if let Some((_, source)) = self.tied
+            && addr.ip().is_unspecified()
+        {
+            addr.set_ip(source);
+        }
+        Ok(unmapped(addr))
     }
 
     /// The IP MTU of the way to the connected peer: these systems do not tell.
@@ -288,7 +291,7 @@ impl UdpSocket {
     fn read_slot(&mut self, found: &RecvMeta) -> Slot {
         let from = unmapped(found.addr);
         let len = found.len.min(SLOT);
-        if self.peer.is_some_and(|peer| peer != from) {
+        if self.peer().is_some_and(|peer| peer != from) {
             return Slot::EMPTY;
         }
         let segment = found.stride.clamp(1, len.max(1));
@@ -338,16 +341,10 @@ fn is_no_memory(error: &io::Error) -> bool {
     error.raw_os_error() == Some(number)
 }
 
-/// Lets several sockets bind one port.
-fn share_port(socket: &Socket) -> io::Result<()> {
-    #[cfg(unix)]
-    return socket.set_reuse_port(true);
-    #[cfg(not(unix))]
-    // Windows would let any program take the port.
-    Err(io::Error::new(
-        ErrorKind::Unsupported,
-        format!("{socket:?}: this system has no ports that sockets share"),
-    ))
+/// Refuses: no socket is tied to its peer by the system, which could not tell whose a datagram is.
+fn share_port() -> io::Result<()> {
+    let text = "sockets share no port on this system";
+    Err(io::Error::new(ErrorKind::Unsupported, text))
 }
 
 /// The IP MTU of the way to `peer`: these systems do not tell.
