@@ -30,7 +30,7 @@ use crate::{
     pool::Stop,
     requested::Requested,
     wire::{
-        Exit, Kind, Mirror, Suffix,
+        Exit, Kind, Mirror, NOT_LISTED, Suffix,
         path::{self, Own},
     },
 };
@@ -682,7 +682,7 @@ impl Receiver {
         self.core.tally.files_ok = self.core.tally.files_ok.saturating_sub(deleted.unplaced);
         self.core.tally.files_failed += deleted.unplaced;
         for (code, why) in deleted.problems {
-            self.record(code, why);
+            self.core.trouble(NOT_LISTED, code, why);
         }
     }
 

@@ -182,7 +182,8 @@ impl Receiver {
         match removed {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
                 let part = path::show(&path::join(parent, part));
-                self.warn(format!("{part} is left and cannot be removed: {e}"));
+                self.core
+                    .warn(format!("{part} is left and cannot be removed: {e}"));
                 false
             }
             _ => true,

@@ -312,7 +312,7 @@ impl Receiver {
             Ending::Failed(e) => self.fail(number, Exit::of_write(&e), &e),
             Ending::NotOnDisk(e) => {
                 let noted = self.journal.sync_failed();
-                self.note_journal(noted);
+                self.reports.note_journal(&mut self.core, noted);
                 self.fail(number, Exit::of_write(&e), &e);
             }
         }
@@ -525,7 +525,7 @@ impl Receiver {
                 }
                 if self.is_small(number) {
                     let noted = self.journal.sync_failed();
-                    self.note_journal(noted);
+                    self.reports.note_journal(&mut self.core, noted);
                 }
                 return self.fail(number, Exit::of_write(&e), &e);
             }

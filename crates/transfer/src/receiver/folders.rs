@@ -10,7 +10,7 @@ use crate::{
     bounds::FOLDERS,
     confine::{self, Dir, Tree},
     progress::Phase,
-    wire::Exit,
+    wire::{Exit, NOT_LISTED},
 };
 
 const CACHED: &str = "--verify-disk: the file system at the destination has no direct reads; the files were dropped from its cache and read again";
@@ -176,22 +176,22 @@ impl Receiver {
     /// the disk, or not. The sender gets a report.
     pub(super) fn finished(&mut self, problems: Vec<(Exit, String)>, synced: io::Result<()>) {
         for (code, text) in problems {
-            self.record(code, text);
+            self.core.trouble(NOT_LISTED, code, text);
         }
         if self.stage < Stage::Finishing {
             self.folders.busy = false;
             return;
         }
         if self.reread.as_ref().is_some_and(Reread::was_cached) {
-            self.warn(CACHED.into());
+            self.core.warn(CACHED.into());
         }
         for text in self.tree.root().lacks().take() {
-            self.warn(text);
+            self.core.warn(text);
         }
         match synced {
             Ok(()) if self.disks.is_some() => {
                 let noted = self.journal.synced(self.core.tally.files_failed == 0);
-                self.note_journal(noted);
+                self.reports.note_journal(&mut self.core, noted);
             }
             Ok(()) => self.journal.settle(),
             Err(e) => self.not_on_disk(&e),

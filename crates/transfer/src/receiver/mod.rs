@@ -90,7 +90,6 @@ use reread::Reread;
 pub(crate) use space::Space;
 pub(crate) use staging::LaneLoad;
 use staging::Staging;
-use watch::DiskWatch;
 
 /// Small files per job.
 const BATCH: usize = 64;
@@ -165,11 +164,6 @@ pub(crate) struct Receiver {
     wants: Vec<Range<u64>>,
     stage: Stage,
     reports: Reports,
-    /// Bytes from the start of what comes through a pipe that the sender may forget.
-    taken: u64,
-    /// True if answers wait to leave.
-    unheard: bool,
-    watch: DiskWatch,
 }
 
 impl Receiver {
@@ -231,9 +225,6 @@ impl Receiver {
             wants: Vec::new(),
             stage: Stage::Listing,
             reports: Reports::default(),
-            taken: 0,
-            unheard: false,
-            watch: DiskWatch::default(),
         })
     }
 
@@ -246,6 +237,11 @@ impl Receiver {
                 self.settle(root.file);
             }
         }
+    }
+
+    /// Ends the transfer, as nothing has been written for too long.
+    fn get_stuck(&mut self) {
+        self.core.fail(watch::stuck(self.reports.unheard));
     }
 
     /// Error if the arrived content is in too many pieces.
@@ -403,8 +399,10 @@ impl Role for Receiver {
             self.answered(done);
         }
         self.read_lanes();
-        self.unheard = !self.core.has_room(session);
-        self.watch_disk(now, moved);
+        self.reports.unheard = !self.core.has_room(session);
+        if self.reports.watch.look(&self.pool, now, moved) {
+            self.get_stuck();
+        }
         if self.core.fault.is_some() {
             return;
         }
@@ -412,7 +410,7 @@ impl Role for Receiver {
         self.write_small();
         self.write_staged(now);
         self.pop_over();
-        self.report(now);
+        self.reports.report(&mut self.core, self.table.first(), now);
         self.tell_taken();
         self.close_folders();
         if self.stage == Stage::Listed && self.table.len() == 0 && !self.folders.are_closing() {
@@ -422,7 +420,7 @@ impl Role for Receiver {
             }
         }
         let noted = self.journal.flush();
-        self.note_journal(noted);
+        self.reports.note_journal(&mut self.core, noted);
         self.core.out.flush(session);
     }
 
@@ -436,7 +434,9 @@ impl Role for Receiver {
         let report = report.filter(|_| !self.core.is_finished());
         let write = self.staging.since.map(|since| since + place::LINGER);
         let answer = self.pool.next_answer(now);
-        let own = [report, write, self.stuck_at()].into_iter().flatten();
+        let own = [report, write, self.reports.watch.stuck_at(&self.pool)]
+            .into_iter()
+            .flatten();
         own.chain(answer).min()
     }
 

@@ -4,7 +4,7 @@
 use super::{Receiver, Stage, State};
 use crate::{
     error::TransferError,
-    wire::{BLOCK, Exit, Message},
+    wire::{BLOCK, Exit},
 };
 
 /// The only file.
@@ -56,10 +56,7 @@ impl Receiver {
         // There is one file, at the beginning of the object.
         let first = self.missing.first().map_or(self.table.end(), |r| r.start);
         let upto = first / BLOCK * BLOCK;
-        if upto > self.taken {
-            self.taken = upto;
-            self.core.out.push(&Message::Taken { file: FILE, upto });
-        }
+        self.reports.take(&mut self.core, FILE, upto);
     }
 }
 

@@ -175,29 +175,27 @@ fn what_gets_on_is_waited_for() {
     let disk = Hanging(Hangs::Writes, Arc::clone(&gate));
     let mut receiver = receiver_on(disk, tmp.path(), RULES).unwrap();
     let start = Instant::from_nanos(1_000_000_000);
-    receiver.watch_disk(start, false);
-    assert_eq!(receiver.stuck_at(), None, "there is nothing to do");
+    let look = |receiver: &mut Receiver, now, answered| {
+        let (watch, pool) = (&mut receiver.reports.watch, &receiver.pool);
+        (watch.look(pool, now, answered), watch.stuck_at(pool))
+    };
+    let idle = look(&mut receiver, start, false);
+    assert_eq!(idle, (false, None), "there is nothing to do");
     send_all(&mut receiver, &[("f", 500_000)]);
     let mut session = FakeSession::default();
     receiver.poll(start, &mut session);
-    receiver.watch_disk(start, true);
     let first = start + watch::STUCK;
-    assert_eq!(receiver.stuck_at(), Some(first));
+    assert_eq!(look(&mut receiver, start, true), (false, Some(first)));
     // Something was written at last.
-    receiver.watch_disk(first, true);
     let second = first + watch::STUCK;
-    assert_eq!(
-        (receiver.core.fault.is_none(), receiver.stuck_at()),
-        (true, Some(second))
-    );
+    assert_eq!(look(&mut receiver, first, true), (false, Some(second)));
     // A job that lasts has read a block.
     receiver.pool.stop().step();
-    receiver.watch_disk(second, false);
-    assert!(receiver.core.fault.is_none());
-    receiver.watch_disk(second + watch::STUCK, false);
-    assert_eq!(
-        receiver.core.fault.as_ref().map(|e| e.code),
-        Some(Exit::DestError)
-    );
+    let third = second + watch::STUCK;
+    assert_eq!(look(&mut receiver, second, false), (false, Some(third)));
+    assert!(look(&mut receiver, third, false).0);
+    receiver.poll(third, &mut session);
+    let code = receiver.core.fault.as_ref().map(|e| e.code);
+    assert_eq!(code, Some(Exit::DestError));
     gate.open();
 }
