@@ -4,11 +4,7 @@
 
 use std::{io, ops::Range};
 
-use super::{
-    Receiver, State, WriteJob,
-    decide::RANGES,
-    job::{Claims, Lost},
-};
+use super::{Receiver, State, WriteJob, commit::Lost, decide::RANGES, reuse::Claims};
 use crate::{
     bounds,
     digest::{Leaves, block_count, block_range},

@@ -3,8 +3,8 @@
 use std::io;
 
 use super::{
-    job::Target,
     reread::{self, Reread},
+    target::Target,
 };
 use crate::{
     digest::{BlockTree, block_count},

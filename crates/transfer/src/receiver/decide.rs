@@ -6,7 +6,7 @@ use std::{io, ops::Range, sync::Arc};
 
 use rustix::fs::Stat;
 
-use super::{Incoming, Meta, Part, Receiver, Reread, State, Target, WriteJob, inode};
+use super::{Incoming, Part, Receiver, Reread, State, Target, WriteJob, inode, target::Meta};
 use crate::{
     bounds, confine,
     decide::{Decision, Earlier, Refusal, There, admit, decide, named},

@@ -18,7 +18,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Receiver, Stage, Target, WriteJob, backups, disks::Disks, job::NOW};
+use super::{Receiver, Stage, Target, WriteJob, backups, disks::Disks, target::NOW};
 use crate::{
     bounds::LISTED,
     confine::{self, Dir},

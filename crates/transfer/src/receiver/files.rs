@@ -6,7 +6,8 @@ use std::{io, sync::Arc};
 use rustix::{fs::Stat, io::Errno};
 
 use super::{
-    BATCH, COMMITTED, Incoming, Part, Receiver, Small, State, Target, WriteJob, inode, job::Ending,
+    BATCH, COMMITTED, Incoming, Part, Receiver, Small, State, Target, WriteJob, commit::Ending,
+    inode,
 };
 use crate::{
     bounds::STRIPES,

@@ -5,7 +5,7 @@
 
 use std::{collections::HashSet, io};
 
-use super::{Folder, Receiver, Reread, Stage, WriteJob};
+use super::{Receiver, Reread, Stage, WriteJob, target::Folder};
 use crate::{
     bounds::FOLDERS,
     confine::{self, Dir, Tree},

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
-use super::{job::Meta, reuse::Basis};
+use super::{reuse::Basis, target::Meta};
 use crate::{
     digest::{BlockTree, Leaves},
     disk::File,

@@ -4,7 +4,11 @@ use std::{io, sync::Arc};
 
 use rustix::fs::Mode;
 
-use super::{Folder, Meta, Receiver, Target, decide::SAME_NAME};
+use super::{
+    Receiver,
+    decide::SAME_NAME,
+    target::{Folder, Meta, Target},
+};
 use crate::{
     confine::{self, Dir},
     decide::{Decision, Refusal, There, decide},

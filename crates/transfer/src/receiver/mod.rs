@@ -64,6 +64,7 @@ mod reread;
 mod reuse;
 mod space;
 mod staging;
+mod target;
 mod twin;
 mod watch;
 
@@ -74,7 +75,7 @@ use disks::Disks;
 use folders::Folders;
 use grant::Grants;
 use item::{COMMITTED, Gathering, Incoming, Part, State};
-use job::{Folder, Meta, Small, Target, WriteJob};
+use job::{Small, WriteJob};
 use journal::Journal;
 pub(crate) use journal::is_journal;
 #[cfg(test)]
@@ -90,6 +91,7 @@ use reread::Reread;
 pub(crate) use space::Space;
 pub(crate) use staging::LaneLoad;
 use staging::Staging;
+use target::Target;
 
 /// Small files per job.
 const BATCH: usize = 64;
@@ -302,15 +304,10 @@ impl Receiver {
 
     fn identity(&self, file: u64) -> Option<Identity> {
         let slot = self.table.get(file)?;
-        Some(Identity {
-            size: slot
-                .item
-                .stripe
-                .as_ref()
-                .map_or(slot.range.end - slot.range.start, |s| s.file_size),
-            mtime: slot.item.meta.mtime,
-            mtime_nanos: slot.item.meta.mtime_nanos,
-        })
+        let size = slot.range.end - slot.range.start;
+        let stripe = slot.item.stripe.as_ref();
+        let size = stripe.map_or(size, |stripe| stripe.file_size);
+        Some(slot.item.meta.identity(size))
     }
 }
 

@@ -14,7 +14,7 @@ use std::{
 
 use rustix::{fs::Advice, io::Errno};
 
-use super::{compare::Checked, job::Target};
+use super::{compare::Checked, target::Target};
 use crate::{
     digest::{BlockDigest, BlockTree, HOLE, block_count, block_range},
     disk::File,

@@ -11,7 +11,7 @@ use std::{io, sync::Arc};
 
 use rustix::fs::{FileType, Stat};
 
-use super::{Receiver, State, WriteJob, job::Claims};
+use super::{Receiver, State, WriteJob};
 use crate::{
     bounds,
     digest::{BlockDigest, block_count, block_range},
@@ -26,6 +26,9 @@ use crate::{
 const BATCH: usize = 16;
 /// Blocks that wait for workers before no more messages are taken.
 const WAITING: usize = 4096;
+
+/// Blocks that an earlier run left and their values, and those that do not hold what it claimed.
+pub(crate) type Claims = (Vec<(u64, Hash)>, Vec<u64>);
 
 /// An older file of the same name.
 pub(super) struct Basis {

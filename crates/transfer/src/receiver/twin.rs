@@ -9,17 +9,9 @@ use super::{
     Receiver, State, WriteJob,
     commit::{rename, without_part},
     disks::Disks,
-    job::Target,
+    target::Target,
 };
-use crate::{
-    confine,
-    disk::File,
-    lacks,
-    pages::Pages,
-    pool::Stop,
-    sender::{Identity, extents},
-    wire::Exit,
-};
+use crate::{confine, disk::File, lacks, pages::Pages, pool::Stop, sender::extents, wire::Exit};
 
 /// Bytes that are copied at a time.
 const PIECE: usize = 1 << 20;
@@ -62,11 +54,7 @@ fn is_there(
     size: u64,
     (scratch, stop): (&mut Pages, &Stop),
 ) -> io::Result<bool> {
-    let id = Identity {
-        size,
-        mtime: target.meta.mtime,
-        mtime_nanos: target.meta.mtime_nanos,
-    };
+    let id = target.meta.identity(size);
     let Some(there) = confine::stat(&target.dir, &target.name)? else {
         return Ok(false);
     };
