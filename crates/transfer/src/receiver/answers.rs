@@ -56,7 +56,10 @@ impl Receiver {
                 self.committed(number, ending);
             }
             WriteDone::Twin { number, done } => self.twin_made(number, done),
-            WriteDone::Deleted(deleted) => self.deleted(deleted),
+            WriteDone::Deleted(deleted) => {
+                deleted.note(&mut self.core);
+                self.finish();
+            }
             WriteDone::Finished { problems, synced } => self.finished(problems, synced),
         }
     }

@@ -62,7 +62,7 @@ impl Receiver {
         };
         if let Some(State::Part(part)) = self.table.get_mut(number).map(|s| &mut s.item.state) {
             part.tree.set(index, value);
-            if let Some(journal) = part.journal.filter(|_| !self.rules.pipe) {
+            if let Some(journal) = part.journal.filter(|_| !self.dest.rules.pipe) {
                 self.journal.block(journal, index, &value);
             }
             self.settle(number);

@@ -6,10 +6,10 @@ use std::{io, ops::Range, sync::Arc};
 
 use rustix::fs::Stat;
 
-use super::{Incoming, Part, Receiver, Reread, State, Target, WriteJob, inode, target::Meta};
+use super::{Part, Receiver, Reread, State, Target, WriteJob, inode, names::SAME_NAME};
 use crate::{
     bounds, confine,
-    decide::{Decision, Earlier, Refusal, There, admit, decide, named},
+    decide::{Decision, Earlier, Refusal, There, admit, decide},
     digest::{block_count, block_range},
     disk::File,
     error::TransferError,
@@ -20,7 +20,6 @@ use crate::{
 
 /// Ranges per message.
 pub(super) const RANGES: usize = 1_500;
-pub(super) const SAME_NAME: &str = "another file was listed by this name";
 /// Blocks checked by one job.
 const VERIFY: usize = 16;
 
@@ -39,21 +38,9 @@ impl Receiver {
     /// Decides on one entry.
     pub(super) fn decide(&mut self, entry: &Entry) -> Result<(), TransferError> {
         let left_out = self.requested.check(entry)?;
-        let meta = Meta {
-            mode: self.rules.reach.permissions(entry.mode),
-            mtime: entry.mtime,
-            mtime_nanos: entry.mtime_nanos,
-            granted: self.grants.grant(entry),
-        };
-        let path = named(entry, self.rename.as_deref())?;
-        self.names.note_listed(&path);
-        // It is not deleted, whatever becomes of it.
-        self.listed.add(&path, entry.kind);
-        let reserved = self.backups.refuse(&path, self.tag, self.rules.strangers);
-        let item = Incoming {
-            repaired: self.rules.pipe,
-            ..Incoming::new(path, entry, meta.clone())
-        };
+        let (item, reserved) = self.dest.expect(entry)?;
+        let meta = item.meta.clone();
+        self.names.note_listed(&item.path);
         let number = self.table.push(entry.size, bounds::charge(entry), item);
         let number =
             number.ok_or_else(|| TransferError::protocol("the tree is larger than 2^62 bytes"))?;
@@ -80,19 +67,26 @@ impl Receiver {
             self.fail(number, code, &why);
             return Ok(());
         }
-        let made = admit(entry, &self.rules).and_then(|()| match entry.kind {
-            Kind::Dir => self.decide_dir(entry, meta),
-            Kind::Symlink => self.decide_link(number, entry),
-            Kind::HardLink => {
-                self.link_later(number, entry);
-                Ok(())
-            }
+        let made = match entry.kind {
+            _ if let Err(refusal) = admit(entry, &self.dest.rules) => Err(refusal),
             Kind::File if waits => {
                 self.wait_for_name(number, entry);
                 Ok(())
             }
             Kind::File => self.decide_file(number, entry),
-        });
+            Kind::Dir => {
+                let tally = &mut self.core.tally;
+                self.dest.decide_dir(tally, entry, meta, self.table.next())
+            }
+            Kind::Symlink | Kind::HardLink => match self.table.get_mut(number) {
+                Some(slot) if entry.kind == Kind::HardLink => {
+                    slot.item.state = State::Link(Box::new(entry.clone()));
+                    Ok(())
+                }
+                Some(slot) => self.dest.decide_link(&slot.item, entry),
+                None => Ok(()),
+            },
+        };
         if let Err(refusal) = made {
             self.refuse(number, &refusal);
         }
@@ -157,7 +151,7 @@ impl Receiver {
         };
         slot.item.state = State::Wanted;
         let (parent, _) = path::split(&slot.item.path);
-        let fresh = self.folders.is_new(parent);
+        let fresh = self.dest.folders.is_new(parent);
         let target = self.target(number)?;
         let collected = Self::collected(&target);
         let mut there = There::default();
@@ -167,10 +161,10 @@ impl Receiver {
         there.earlier = self.earlier(number);
         // Another shard did not find its stripe in place: the existing file will be replaced.
         there.collected = collected != Collected::Nothing;
-        let decision = decide(entry, &there, &self.rules)?;
+        let decision = decide(entry, &there, &self.dest.rules)?;
         if let Some(stat) = there.stat.as_ref().filter(|_| decision != Decision::Stay) {
-            self.note_there(number, stat, there.stands(entry, &self.rules));
-            let doubtful = there.is_doubtful(entry, &self.rules) || self.rules.pipe;
+            self.note_there(number, stat, there.stands(entry, &self.dest.rules));
+            let doubtful = there.is_doubtful(entry, &self.dest.rules) || self.dest.rules.pipe;
             self.note_reuse(number, entry, stat, doubtful);
         }
         match decision {
@@ -181,15 +175,15 @@ impl Receiver {
                     slot.item.replaces = true;
                     slot.item.state = State::Checking(None);
                 }
-                let unsure = there.is_unsure(entry, &self.rules);
+                let unsure = there.is_unsure(entry, &self.dest.rules);
                 self.check_there(number, target, entry, unsure);
             }
             Decision::Make | Decision::Replace | Decision::Wait => {
                 if let Some(slot) = self.table.get_mut(number) {
                     slot.item.replaces = decision == Decision::Replace;
-                }
-                if decision == Decision::Wait {
-                    self.wait_for_folder(number)?;
+                    if decision == Decision::Wait {
+                        self.dest.wait_for_folder(&slot.item)?;
+                    }
                 }
                 self.want(number, entry, target, collected);
             }
@@ -217,11 +211,13 @@ impl Receiver {
             return self.check_collected(number, target, entry);
         }
         let sparse = entry.allocated < entry.size;
-        if entry.size > BLOCK && !self.rules.pipe && self.resume(number, &target, sparse).is_some()
+        if entry.size > BLOCK
+            && !self.dest.rules.pipe
+            && self.resume(number, &target, sparse).is_some()
         {
             return;
         }
-        if let Err(why) = self.space.reserve(entry.allocated) {
+        if let Err(why) = self.dest.space.reserve(entry.allocated) {
             return self.fail(number, Exit::NoSpace, &why);
         }
         let Some(slot) = self.table.get_mut(number) else {
@@ -254,7 +250,7 @@ impl Receiver {
     fn check_collected(&mut self, number: u64, target: Target, entry: &Entry) {
         // What the journal may claim of it is less.
         if let Some((slot, identity)) = self.table.get(number).zip(self.identity(number)) {
-            let name = self.name_in_journal(&slot.item);
+            let name = self.dest.name_in_journal(&slot.item);
             self.journal.claim(&name, identity);
         }
         if let Some(slot) = self.table.get_mut(number) {
@@ -297,7 +293,9 @@ impl Receiver {
     /// Keeps an existing file that counts as the same: only its facts may differ.
     fn keep_same(&mut self, number: u64, entry: &Entry) -> io::Result<()> {
         let empty = entry.size == 0;
-        self.set_facts(number, empty)?;
+        if let Some(slot) = self.table.get(number) {
+            self.dest.set_facts(&slot.item, empty)?;
+        }
         if empty {
             self.core.last_root = Some(blake3::hash(b"").into());
         }
@@ -311,7 +309,7 @@ impl Receiver {
         if let Some(slot) = self.table.get_mut(number) {
             slot.item.stands = stands;
             slot.item.mode_there = Some(there.st_mode & 0o777);
-            if self.rules.reach == Reach::Content {
+            if self.dest.rules.reach == Reach::Content {
                 slot.item.meta.mode = u16::try_from(there.st_mode & 0o777).unwrap_or(0);
             }
         }
@@ -339,7 +337,7 @@ impl Receiver {
         let identity = self.identity(number)?;
         let slot = self.table.get(number)?;
         let size = slot.range.end - slot.range.start;
-        let name = self.name_in_journal(&slot.item);
+        let name = self.dest.name_in_journal(&slot.item);
         let claimed = self.journal.claim(&name, identity)?;
         let file = self.left(target, size)?;
         let inode = inode(&file);
@@ -398,7 +396,7 @@ impl Receiver {
         // The owner of the journal created the part. What else has its name is replaced like any part that
         // is not continued.
         let is_ours = |stat: &Stat| {
-            self.is_ours(stat)?;
+            self.dest.is_ours(stat)?;
             let same = stat.st_size.cast_unsigned() == target.collected(size);
             same.then_some(()).ok_or_else(confine::swapped)
         };

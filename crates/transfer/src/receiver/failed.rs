@@ -7,7 +7,6 @@ use std::io;
 
 use super::{Part, Receiver, State, journal};
 use crate::{
-    confine,
     decide::Refusal,
     state_names,
     wire::{Exit, NOT_LISTED, path},
@@ -17,7 +16,7 @@ impl Receiver {
     pub(super) fn failed_there(&mut self, file: u64, code: Exit, again: bool, text: &[u8]) {
         if again {
             // What has arrived of it may be in the way of what comes.
-            self.folders.forget_new();
+            self.dest.folders.forget_new();
         }
         let listed = self
             .table
@@ -92,13 +91,13 @@ impl Receiver {
         };
         self.missing.remove(slot.range.clone());
         if code != Exit::Ok {
-            self.listed.waits_no_more(&slot.item.path);
+            self.dest.mirror.listed.waits_no_more(&slot.item.path);
         }
         // What a worker has may still get its name.
         if !matches!(slot.item.state, State::Working) {
             self.names.release(&slot.item.path, file);
         }
-        let gone = self.rules.pipe || matches!(code, Exit::SourceChanged | Exit::VerifyFailed);
+        let gone = self.dest.rules.pipe || matches!(code, Exit::SourceChanged | Exit::VerifyFailed);
         match std::mem::replace(&mut slot.item.state, State::Over) {
             State::Memory { bytes, .. } => self.resident -= bytes.len(),
             // What the worker has is counted until it is done, and its result is not waited for.
@@ -139,9 +138,10 @@ impl Receiver {
         if part.made && !(keep && part.journal.is_some()) {
             let path = self.table.get(file).map(|slot| slot.item.path.clone());
             let path = path.unwrap_or_default();
-            let gone = self.remove_beside(
+            let gone = self.dest.remove_beside(
+                &mut self.core,
                 &path,
-                &state_names::part_name(path::split(&path).1, self.tag),
+                &state_names::part_name(path::split(&path).1, self.dest.tag),
             );
             if let Some(number) = part.journal {
                 self.journal.forget(number);
@@ -165,28 +165,9 @@ impl Receiver {
         let mut names: Vec<Vec<u8>> = self.journal.unclaimed().map(<[u8]>::to_vec).collect();
         names.retain(|path| {
             let name = path::split(path).1;
-            let part = journal::part_of(&self.tree.root(), self.tag, path);
-            part != name && !self.remove_beside(path, &part)
+            let part = journal::part_of(&self.dest.tree.root(), self.dest.tag, path);
+            part != name && !self.dest.remove_beside(&mut self.core, path, &part)
         });
         self.journal.drop_unclaimed(&names);
-    }
-
-    /// Removes `part` beside `path`; neither the part nor its folder need exist. True if the part
-    /// is gone.
-    fn remove_beside(&mut self, path: &[u8], part: &[u8]) -> bool {
-        let parent = path::split(path).0;
-        let closed = self.folders.is_closed(parent);
-        let dir = self.folders.within(&mut self.tree, parent);
-        let removed =
-            dir.and_then(|dir| confine::inside(&dir, closed, || confine::remove(&dir, part)));
-        match removed {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                let part = path::show(&path::join(parent, part));
-                self.core
-                    .warn(format!("{part} is left and cannot be removed: {e}"));
-                false
-            }
-            _ => true,
-        }
     }
 }

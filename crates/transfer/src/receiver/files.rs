@@ -14,7 +14,6 @@ use crate::{
     confine,
     digest::BlockTree,
     disk::File,
-    lacks,
     ranges::RangeSet,
     table::{Slot, Table},
     wire::{BLOCK, Exit, Hash, Message, Root, Stripe},
@@ -44,7 +43,7 @@ impl Receiver {
                     }
                     let size = slot.range.end - slot.range.start;
                     let plain = plain_root(item);
-                    if let Err(e) = self.set_facts(number, self.rules.checksum) {
+                    if let Err(e) = self.dest.set_facts(item, self.dest.rules.checksum) {
                         let why = format!(
                             "the content is the same, but its permissions or time cannot be set: {e}"
                         );
@@ -78,7 +77,7 @@ impl Receiver {
     /// A stripe that an earlier run has completed is what the sender has: perhaps all are complete by now.
     fn commit_collected(&mut self, number: u64) {
         let opened = self.target(number).and_then(|target| {
-            let file = target.open_part(|stat| self.is_ours(stat))?;
+            let file = target.open_part(|stat| self.dest.is_ours(stat))?;
             let stripe = target.stripe.ok_or(io::ErrorKind::NotFound)?;
             self.hold(stripe, &file)?;
             // Another run may have begun to write it again since it was hashed.
@@ -110,36 +109,6 @@ impl Receiver {
             return Err(io::Error::other(text));
         }
         stripe.hold(file)
-    }
-
-    /// Fails for a file whose owner is not that of the journal.
-    pub(super) fn is_ours(&self, stat: &Stat) -> io::Result<()> {
-        let ours = Some(stat.st_uid) == self.journal.lock().owner();
-        ours.then_some(()).ok_or_else(confine::swapped)
-    }
-
-    /// Sets permissions and facts of a file whose content is the same, and its time if `times`.
-    pub(super) fn set_facts(&mut self, number: u64, times: bool) -> io::Result<()> {
-        if !self.rules.reach.is_all() {
-            return Ok(());
-        }
-        let there = self.table.get(number).and_then(|slot| slot.item.mode_there);
-        let target = self.target(number)?;
-        let wanted = target.meta.permissions();
-        if there.is_some_and(|there| there != wanted.as_raw_mode()) {
-            let file = confine::open_to_read(&target.dir, &target.name)?;
-            confine::set_permissions(&file, wanted)?;
-        }
-        if let Some(granted) = &target.meta.granted {
-            let file = confine::open_to_read(&target.dir, &target.name)?;
-            granted.apply(&file, |_| Ok(()), target.meta.mode)?;
-        }
-        if times {
-            let times = target.meta.times();
-            let dir = &target.dir;
-            dir.set_times_at(lacks::TIMES, &target.name, &times)?;
-        }
-        Ok(())
     }
 
     /// Requests the whole file, as the existing one is not the same after all, if it may be
@@ -200,7 +169,7 @@ impl Receiver {
             let replaced = slot.item.replaces.then_some(&slot.item.path);
             self.writing += bytes.len();
             let batch = target.dir.kept(BATCH);
-            if let Some(Err(e)) = replaced.map(|path| self.backups.make(path)) {
+            if let Some(Err(e)) = replaced.map(|path| self.dest.mirror.backups.make(path)) {
                 return self.small_done(number, Ending::Failed(e));
             }
             self.small.push(Small {
@@ -220,7 +189,7 @@ impl Receiver {
     pub(super) fn write_small(&mut self) {
         if !self.small.is_empty() {
             let files = std::mem::take(&mut self.small);
-            let disks = self.disks.clone();
+            let disks = self.dest.disks.clone();
             if let Err(e) = self.note_named(files.iter().map(|f| f.number)) {
                 for file in files {
                     let e = io::Error::new(e.kind(), e.to_string());
@@ -240,7 +209,7 @@ impl Receiver {
     /// something. The journal has them on the disk before, and with them the names of all that are
     /// listed by now. Waiting for each would take longer than the copy.
     fn note_named(&mut self, files: impl Iterator<Item = u64>) -> io::Result<()> {
-        let Some(disks) = &self.disks else {
+        let Some(disks) = &self.dest.disks else {
             let slots = files.filter_map(|number| self.table.get(number));
             self.journal.named_for_now(slots.map(|s| &s.item.path[..]));
             return Ok(());
@@ -276,7 +245,7 @@ impl Receiver {
 
     /// Abandons a file whose content stayed wrong.
     fn fail_wrong(&mut self, number: u64, why: &str) {
-        if self.rules.alone {
+        if self.dest.rules.alone {
             return self.fail(number, Exit::VerifyFailed, &why);
         }
         self.fail(number, Exit::VerifyFailed, &format!("{why}; {SAVED}"));
@@ -350,7 +319,7 @@ impl Receiver {
         let file = Arc::new(file);
         let identity = self.identity(number);
         let item = self.table.get(number).map(|slot| &slot.item);
-        let in_journal = item.map_or_else(Vec::new, |item| self.name_in_journal(item));
+        let in_journal = item.map_or_else(Vec::new, |item| self.dest.name_in_journal(item));
         if let Some(slot) = self.table.get_mut(number)
             && let State::Part(part) = &mut slot.item.state
         {
@@ -386,7 +355,7 @@ impl Receiver {
     /// Opens the file where a stripe is collected with others; true if nothing of it is there.
     fn open_stripe(&self, target: &Target, stripe: &Stripe, size: u64) -> io::Result<(File, bool)> {
         let Target { dir, part, .. } = target;
-        let check = |stat: &Stat| self.is_ours(stat);
+        let check = |stat: &Stat| self.dest.is_ours(stat);
         let open = || stripe.open(dir, part, check, |file| self.hold(*stripe, file));
         let file = confine::inside(dir, target.closed, open)?;
         // An earlier run may have left something there, and what the sender reports as a hole is not written.
@@ -438,7 +407,7 @@ impl Receiver {
         if target.replaces
             && !bad
             && let Some(slot) = self.table.get(number)
-            && let Err(e) = self.backups.make(&slot.item.path)
+            && let Err(e) = self.dest.mirror.backups.make(&slot.item.path)
         {
             return self.fail(number, Exit::of_write(&e), &e);
         }
@@ -460,7 +429,7 @@ impl Receiver {
             }
         }
         let reread = reread.and_then(|(options, tree)| Some((options, tree?)));
-        let disks = self.disks.clone();
+        let disks = self.dest.disks.clone();
         self.completing += usize::from(target.stripe.is_some());
         self.pool.push(WriteJob::Commit {
             number,

@@ -16,7 +16,6 @@ use farhaul_core::{
 
 use crate::{
     bounds::{self, WINDOW},
-    confine::Tree,
     decide::Rules,
     disk::File,
     error::TransferError,
@@ -24,16 +23,13 @@ use crate::{
     host::Host,
     pool::{Keep, Pool},
     progress::Progress,
+    quota::Claim,
     ranges::RangeSet,
     requested::Requested,
     role::{Role, RoleCore},
     sender::Identity,
-    state_names,
     table::Table,
-    wire::{
-        Message, NOT_LISTED, Root, Stripe,
-        path::{self, Tag},
-    },
+    wire::{Message, NOT_LISTED, Root, path::Tag},
 };
 
 mod answers;
@@ -44,7 +40,9 @@ mod commit;
 mod compare;
 mod decide;
 mod delete;
+mod destination;
 mod disks;
+mod ending;
 mod failed;
 mod files;
 mod folders;
@@ -56,6 +54,7 @@ mod lane;
 mod links;
 mod lock;
 mod made_at_once;
+mod mirror;
 mod names;
 mod pipe;
 mod place;
@@ -71,9 +70,7 @@ mod watch;
 pub(crate) use backups::Backups;
 pub(crate) use base::{Base, Look};
 pub(crate) use delete::{Listed, Step, Walk, refusal, too_many};
-use disks::Disks;
-use folders::Folders;
-use grant::Grants;
+use destination::Destination;
 use item::{COMMITTED, Gathering, Incoming, Part, State};
 use job::{Small, WriteJob};
 use journal::Journal;
@@ -112,14 +109,9 @@ enum Stage {
 /// The role that receives files.
 pub(crate) struct Receiver {
     core: RoleCore,
-    tree: Tree,
-    rename: Option<Vec<u8>>,
-    tag: Tag,
-    rules: Rules,
+    dest: Destination,
     requested: Requested,
     journal: Journal,
-    /// File systems to sync, if any.
-    disks: Option<Arc<Disks>>,
     /// Set if what was written is read again.
     reread: Option<Reread>,
     table: Table<Incoming>,
@@ -128,7 +120,6 @@ pub(crate) struct Receiver {
     /// Files under repair with some blocks that are to be hashed as they are stored.
     stored: VecDeque<u64>,
     staging: Staging,
-    space: Space,
     /// Bytes of small files in memory.
     resident: usize,
     /// Number of those that workers have, or will have next.
@@ -139,7 +130,6 @@ pub(crate) struct Receiver {
     /// Files before this one were looked at when names were noted in the journal.
     noted: u64,
     open: VecDeque<u64>,
-    folders: Folders,
     /// Blocks of parts that are not complete.
     gathering: usize,
     /// Ranges of blocks that differ.
@@ -148,16 +138,6 @@ pub(crate) struct Receiver {
     stripes: usize,
     completing: usize,
     names: Names,
-    /// Listed paths, of a copy that deletes.
-    listed: Listed,
-    /// Filter of entries that stay although they were not listed.
-    excludes: Filter,
-    /// Names that backups have, or cannot have.
-    backups: Backups,
-    /// Files that others may be links to.
-    links: Paths,
-    /// Limits on what the sender's facts may change here.
-    grants: Grants,
     /// Files whose blocks' values are to be requested.
     asking: Vec<u64>,
     /// Blocks of old files that workers compare.
@@ -183,44 +163,33 @@ impl Receiver {
         let anew = base.dir.anew().map_err(|e| base::dest_error(b"", &e))?;
         let dir = Arc::new(anew);
         let journal = Journal::open(&dir, tag)?;
-        let folds = journal.lock().folds_case();
-        let disks = journal.lock().disks();
-        let disks = rules.sync.then_some(disks).transpose()?.map(Arc::new);
+        let lock = Arc::clone(journal.lock());
+        let folds = lock.folds_case();
+        let dest = Destination::new((dir, base.rename), tag, rules, lock)?;
         // The next run of the same command must not touch what a worker of this one still writes to.
         pool.keep(Arc::clone(journal.lock()) as Keep);
         Ok(Self {
             core: RoleCore::of_receiver(progress, host.meter()),
+            dest,
             journal,
-            disks,
             reread: rules.verify_disk.then(Reread::default),
-            grants: Grants::new(&rules, dir.lacks().clone()),
-            tree: Tree::new(dir),
-            rename: base.rename,
-            tag,
-            rules,
             requested,
             table: Table::default(),
             missing: RangeSet::default(),
             pieces: Vec::new(),
             stored: VecDeque::new(),
             staging: Staging::default(),
-            space: Space::default(),
             resident: 0,
             writing: 0,
             drained: 0,
             small: Vec::new(),
             noted: 0,
             open: VecDeque::new(),
-            folders: Folders::default(),
             gathering: 0,
             bad: 0,
             stripes: 0,
             completing: 0,
             names: Names::new(folds),
-            listed: Listed::new(rules.mirror.delete.is_some(), folds),
-            excludes: Filter::default(),
-            backups: Backups::new(rules.mirror.backup, folds),
-            links: Paths::default(),
             asking: Vec::new(),
             reusing: 0,
             pool,
@@ -259,47 +228,33 @@ impl Receiver {
         self.journal.lock()
     }
 
-    /// The name in its directory under which a file is collected.
-    fn part_name(&self, name: &[u8], stripe: Option<&Stripe>) -> Vec<u8> {
-        match stripe {
-            None => state_names::part_name(name, self.tag),
-            Some(stripe) => {
-                let scope = self.rules.stripe_scope.unwrap_or_default();
-                state_names::stripes_name(name, path::tag(&scope, [stripe.id]))
-            }
-        }
+    fn target(&mut self, number: u64) -> io::Result<Target> {
+        let slot = self.table.get(number).ok_or(io::ErrorKind::NotFound)?;
+        self.dest.target(&slot.item)
     }
 
-    /// The name under which the journal has a file: of a stripe, where it is collected, which depends on how its file was
-    /// divided.
-    fn name_in_journal(&self, item: &Incoming) -> Vec<u8> {
-        let (parent, name) = path::split(&item.path);
-        match &item.stripe {
-            None => item.path.clone(),
-            Some(stripe) => path::join(parent, &self.part_name(name, Some(stripe))),
-        }
+    /// Queries how much the destination can take.
+    fn check_space(&mut self) {
+        self.dest.space.query(&self.dest.tree.root());
     }
 
-    /// A handle on the target's directory, and its name there.
-    fn target(&mut self, file: u64) -> io::Result<Target> {
-        let slot = self.table.get(file).ok_or(io::ErrorKind::NotFound)?;
-        let (parent, name) = path::split(&slot.item.path);
-        let dir = self.folders.within(&mut self.tree, parent)?;
-        if let Some(disks) = &self.disks {
-            disks.hold(&dir, parent)?;
-        }
-        Ok(Target {
-            closed: self.folders.is_closed(parent),
-            dir,
-            name: name.to_vec(),
-            part: self.part_name(name, slot.item.stripe.as_deref()),
-            meta: slot.item.meta.clone(),
-            replaces: slot.item.replaces,
-            waits: self.listed.waits(&slot.item.path),
-            backup: self.rules.mirror.backup,
-            set_aside: !self.rules.alone,
-            stripe: slot.item.stripe.as_deref().copied(),
-        })
+    /// Counts bytes of content that are here; false if that ends the transfer.
+    fn arrives(&mut self, bytes: u64) -> bool {
+        let arrived = self.dest.space.arrive(bytes);
+        arrived.map_err(|e| self.core.fail(e)).is_ok()
+    }
+
+    /// Limits the space to a quota.
+    #[must_use]
+    pub(crate) fn within(mut self, quota: Option<Claim>) -> Self {
+        self.dest.space.set_quota(quota);
+        self
+    }
+
+    /// Sets the filter of a copy that deletes: excluded entries stay.
+    pub(crate) fn excluding(mut self, filter: Filter) -> Self {
+        self.dest.mirror.excludes = filter;
+        self
     }
 
     fn identity(&self, file: u64) -> Option<Identity> {
@@ -323,13 +278,15 @@ impl Role for Receiver {
                 if first != self.table.next()
                     || self.stage != Stage::Listing
                     || self.table.charged() + more > WINDOW
-                    || self.rules.pipe && first + entries.len() as u64 > 1
+                    || self.dest.rules.pipe && first + entries.len() as u64 > 1
                 {
                     return Err(TransferError::protocol(
                         "the manifest is out of order or too far ahead",
                     ));
                 }
-                if self.rules.stripe_scope.is_none() && entries.iter().any(|e| e.stripe.is_some()) {
+                if self.dest.rules.stripe_scope.is_none()
+                    && entries.iter().any(|e| e.stripe.is_some())
+                {
                     return Err(TransferError::protocol(
                         "stripes of files were not agreed on",
                     ));
@@ -339,7 +296,7 @@ impl Role for Receiver {
                 self.send_wants();
                 Ok(())
             }
-            Message::Grown { file, size } if self.rules.pipe => self.grown(file, size),
+            Message::Grown { file, size } if self.dest.rules.pipe => self.grown(file, size),
             Message::End { entries }
                 if entries == self.table.next() && self.stage == Stage::Listing =>
             {
@@ -379,7 +336,7 @@ impl Role for Receiver {
                 Ok(())
             }
             Message::Kept { paths } if self.stage == Stage::Listing => {
-                self.listed.keep_all(&paths, &self.requested)
+                self.dest.mirror.listed.keep_all(&paths, &self.requested)
             }
             _ => Err(TransferError::protocol(
                 "the peer sent a message out of order",
@@ -410,7 +367,8 @@ impl Role for Receiver {
         self.reports.report(&mut self.core, self.table.first(), now);
         self.tell_taken();
         self.close_folders();
-        if self.stage == Stage::Listed && self.table.len() == 0 && !self.folders.are_closing() {
+        if self.stage == Stage::Listed && self.table.len() == 0 && !self.dest.folders.are_closing()
+        {
             self.remove_unclaimed();
             if !self.starts_to_delete() {
                 self.finish();
@@ -439,7 +397,7 @@ impl Role for Receiver {
 
     fn takes_more(&self, session: &dyn Session) -> bool {
         self.core.has_room(session)
-            && !self.folders.are_too_many()
+            && !self.dest.folders.are_too_many()
             && !self.is_reusing_much()
             && self.completing < bounds::COMPLETING
     }

@@ -9,6 +9,8 @@ use crate::{
     wire::{Exit, path},
 };
 
+pub(super) const SAME_NAME: &str = "another file was listed by this name";
+
 /// Names that were listed, and those that are to be.
 #[derive(Debug, Default)]
 pub(super) struct Names {

@@ -35,7 +35,7 @@ impl Receiver {
             return Ok(());
         }
         self.check_space();
-        if let Err(why) = self.space.reserve(size - before) {
+        if let Err(why) = self.dest.space.reserve(size - before) {
             self.fail(file, Exit::NoSpace, &why);
             return Ok(());
         }
@@ -49,7 +49,7 @@ impl Receiver {
 
     /// Reports to the sender the blocks that will not be requested again.
     pub(super) fn tell_taken(&mut self) {
-        let slot = self.table.get(FILE).filter(|_| self.rules.pipe);
+        let slot = self.table.get(FILE).filter(|_| self.dest.rules.pipe);
         if slot.is_none_or(|slot| matches!(slot.item.state, State::Over)) {
             return;
         }
@@ -63,7 +63,7 @@ impl Receiver {
 impl Drop for Receiver {
     /// Removes an incomplete file that came through a pipe: no later run can continue it.
     fn drop(&mut self) {
-        if self.rules.pipe && !self.core.is_finished() {
+        if self.dest.rules.pipe && !self.core.is_finished() {
             self.abandon(FILE, Exit::INTERRUPTED);
         }
     }

@@ -162,7 +162,7 @@ impl Receiver {
                 .map_or(at..piece.end, |s| s.range.clone());
             let end = piece.end.min(own.end);
             self.core.tally.bytes += end - at;
-            self.space.release(end - at);
+            self.dest.space.release(end - at);
             self.place_in(number, at..end, own.start, bytes);
             at = end;
         }

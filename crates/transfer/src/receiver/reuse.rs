@@ -47,8 +47,8 @@ pub(super) struct Basis {
 impl Receiver {
     /// True if blocks of `there` may be blocks of the entry.
     fn may_reuse(&self, entry: &Entry, there: &Stat) -> bool {
-        !self.rules.mirror.whole_file
-            && self.rules.reach.is_all()
+        !self.dest.rules.mirror.whole_file
+            && self.dest.rules.reach.is_all()
             && entry.size > BLOCK
             && entry.allocated == entry.size
             && there.st_size.cast_unsigned() >= BLOCK
@@ -131,7 +131,7 @@ impl Receiver {
         let bytes: u64 = wanted.iter().map(|(i, _)| len_of(*i, size)).sum();
         if !promised
             && bytes > 0
-            && let Err(why) = self.space.reserve(bytes)
+            && let Err(why) = self.dest.space.reserve(bytes)
         {
             self.fail(number, Exit::NoSpace, &why);
             return true;
@@ -191,7 +191,7 @@ impl Receiver {
             }
         }
         self.core.tally.resumed += copied;
-        self.space.release(copied);
+        self.dest.space.release(copied);
         if self.arrives(copied) {
             self.all_compared(number);
         }

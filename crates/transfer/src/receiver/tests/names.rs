@@ -112,7 +112,7 @@ fn the_state_of_this_transfer_is_not_received_by_any_spelling() {
     let tmp = tempfile::tempdir().unwrap();
     let mut receiver = receiver(tmp.path(), RULES).unwrap();
     receiver.names = Names::new(true);
-    receiver.backups = Backups::new(None, true);
+    receiver.dest.mirror.backups = Backups::new(None, true);
     let journal = String::from_utf8(state_names::journal_name([1; 8])).unwrap();
     let part = String::from_utf8(state_names::part_name(b"x", [1; 8])).unwrap();
     let other = String::from_utf8(state_names::part_name(b"x", [2; 8])).unwrap();
