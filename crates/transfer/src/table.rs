@@ -20,6 +20,13 @@ pub(crate) struct Slot<T> {
     charge: usize,
 }
 
+impl<T> Slot<T> {
+    /// Bytes of the entry.
+    pub(crate) const fn size(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+}
+
 /// Entries under way, by number and by offset.
 #[derive(Debug)]
 pub(crate) struct Table<T> {

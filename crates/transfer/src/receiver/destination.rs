@@ -51,11 +51,10 @@ impl Destination {
         (dir, rename): (Dir, Option<Vec<u8>>),
         tag: Tag,
         rules: Rules,
-        lock: Arc<Lock>,
-    ) -> Result<Self, TransferError> {
-        let disks = lock.disks();
-        Ok(Self {
-            disks: rules.sync.then_some(disks).transpose()?.map(Arc::new),
+        (lock, disks): (Arc<Lock>, Option<Arc<Disks>>),
+    ) -> Self {
+        Self {
+            disks,
             grants: Grants::new(&rules, dir.lacks().clone()),
             mirror: Mirror::new(&rules, lock.folds_case()),
             tree: Tree::new(dir),
@@ -65,7 +64,7 @@ impl Destination {
             lock,
             folders: Folders::default(),
             space: Space::default(),
-        })
+        }
     }
 
     /// The entry as it is to be here, and the reason that it is not received, if there is one.

@@ -1,75 +1,181 @@
-//! Ends the transfer, entry by entry: links are made, folders get their permissions, and what the source lacks
-//! is deleted.
+//! Acts on the answers of workers, and ends the transfer, entry by entry: folders get their permissions, and
+//! what the source lacks is deleted.
 
 use std::io;
 
 use super::{
-    Incoming, Receiver, Reread, Stage, State, WriteJob, destination::Destination, links::HardLink,
+    Receiver, Stage,
+    destination::Destination,
+    item::{Incoming, State},
+    job::{WriteDone, WriteJob},
+    journal,
+    links::HardLink,
+    reread::Reread,
+    staging::Written,
 };
 use crate::{
+    pool::Broken,
     progress::{FileOver, Phase},
-    wire::{Entry, Exit, NOT_LISTED},
+    table::Slot,
+    wire::{Entry, Exit, NOT_LISTED, path},
 };
 
 const CACHED: &str = "--verify-disk: the file system at the destination has no direct reads; the files were dropped from its cache and read again";
 
 impl Receiver {
-    /// Makes the entry a link to the file that is its target.
-    fn link(&mut self, number: u64, entry: &Entry) {
-        let Some(slot) = self.table.get_mut(number) else {
-            return;
-        };
-        match self.dest.make_hard_link(&slot.item, entry) {
-            Ok(HardLink::Impossible(from, target)) => {
-                slot.item.state = State::Working;
-                self.pool.push(WriteJob::Twin {
-                    number,
-                    from,
-                    target,
-                    disks: self.dest.disks.clone(),
-                });
+    /// Takes what a worker has done, or that it panicked.
+    pub(super) fn answered(&mut self, done: Result<WriteDone, Broken>) {
+        match done {
+            Ok(done) => self.done(done),
+            Err(broken) => {
+                let slot = broken.task.file.and_then(|n| self.entries.table.get(n));
+                let name = slot.map_or_else(String::new, |s| path::show(&s.item.path));
+                self.core.fail(broken.error(&name));
             }
-            Ok(made) => self.linked(number, matches!(made, HardLink::Made)),
-            Err(refusal) => self.refuse(number, &refusal),
         }
     }
 
-    /// Notes that the link is in place: `made`, or already there.
-    pub(super) fn linked(&mut self, number: u64, made: bool) {
-        if made {
-            self.core.tally.files_ok += 1;
-        } else {
-            self.was_there(number);
+    fn done(&mut self, done: WriteDone) {
+        match done {
+            WriteDone::Small(endings) => {
+                for (number, ending) in endings {
+                    self.entries.small_done(&mut self.core, number, ending);
+                }
+            }
+            WriteDone::Load { load, written } => {
+                let bytes = |run: &Written| run.range.end - run.range.start;
+                if load.lane.is_some() {
+                    self.lane_load_done(load);
+                } else {
+                    self.entries.workers.drained += written.iter().map(bytes).sum::<u64>();
+                    self.entries.content.staging.recycle(load);
+                }
+                for run in written {
+                    self.run_written(run);
+                }
+            }
+            WriteDone::Block {
+                number,
+                index,
+                value,
+            } => self
+                .entries
+                .block_done(&mut self.core, number, index, value),
+            WriteDone::Verified { number, checked } => {
+                self.entries.verified(&mut self.core, number, checked);
+            }
+            WriteDone::Reused {
+                number,
+                count,
+                done,
+            } => self.entries.reused(&mut self.core, number, count, done),
+            WriteDone::Checked { number, root } => {
+                self.entries.checked(&mut self.core, number, root.ok());
+            }
+            WriteDone::Committed {
+                number,
+                striped,
+                ending,
+            } => {
+                self.entries.workers.completing -= usize::from(striped);
+                self.entries.committed(&mut self.core, number, ending);
+            }
+            WriteDone::Twin { number, done } => self.twin_made(number, done),
+            WriteDone::Deleted(deleted) => {
+                deleted.note(&mut self.core);
+                self.finish();
+            }
+            WriteDone::Finished { problems, synced } => self.finished(problems, synced),
         }
-        self.abandon(number, Exit::Ok);
-        self.is_in_place(number);
+    }
+
+    /// Notes that a run has been written, or not.
+    fn run_written(&mut self, run: Written) {
+        let slot = self.entries.table.get(run.number);
+        match run.outcome {
+            Ok(()) => self
+                .entries
+                .written(&mut self.core, run.number, &run.range, &run.leaves),
+            // It may have failed before.
+            Err(e) if slot.is_some_and(|s| matches!(s.item.state, State::Part(_))) => {
+                self.entries
+                    .fail(&mut self.core, run.number, Exit::of_write(&e), &e);
+            }
+            Err(_) => {}
+        }
+    }
+
+    pub(super) fn failed_there(&mut self, file: u64, code: Exit, again: bool, text: &[u8]) {
+        if again {
+            // What has arrived of it may be in the way of what comes.
+            self.entries.dest.folders.forget_new();
+        }
+        let listed =
+            self.entries.table.get(file).is_some_and(|s| {
+                !s.item.state.is_over() && !matches!(s.item.state, State::GivenUp)
+            });
+        if file != NOT_LISTED && !listed {
+            if again {
+                self.entries.may_come_again(file);
+            }
+            return;
+        }
+        let slot = self.entries.table.get(file).filter(|_| again && listed);
+        let promised = self.stage == Stage::Listing
+            && slot.is_some_and(|slot| self.entries.names.promise(&slot.item.path));
+        if listed {
+            self.entries.abandon(&mut self.core, file, code);
+        }
+        if promised {
+            self.core.progress.retry();
+            return;
+        }
+        self.core.tally.files_failed += u64::from(code != Exit::Ok);
+        let text = path::show(text);
+        self.core.log.add(code, text);
+    }
+
+    /// Ends the listing: entries that were to be listed again and were not have failed.
+    pub(super) fn end_promises(&mut self) {
+        let left = self.entries.names.take_promises();
+        if left > 0 {
+            self.core.tally.files_failed += left;
+            let text = format!(
+                "{left} files that had changed were to be listed again, and the sender did not do so"
+            );
+            self.core.log.add(Exit::SourceChanged, text);
+        }
     }
 
     /// Removes entries that are over from the front of the table; a link that gets there is made.
     pub(super) fn pop_over(&mut self) {
         loop {
-            let number = self.table.first();
-            let state = self.table.get_mut(number).map(|slot| &mut slot.item.state);
+            let number = self.entries.table.first();
+            let state = self
+                .entries
+                .table
+                .get_mut(number)
+                .map(|slot| &mut slot.item.state);
             if let Some(state) = state.filter(|state| matches!(state, State::Link(_)))
                 && let State::Link(entry) = std::mem::replace(state, State::Over)
             {
                 self.link(number, &entry);
             }
             let is_over = |e: &Incoming| e.state.is_over();
-            let slot = self.table.get(number);
-            let bytes = slot.map_or(0, |slot| slot.range.end - slot.range.start);
-            let Some(over) = self.table.pop_if(is_over) else {
-                let next = self.table.get(number);
+            let slot = self.entries.table.get(number);
+            let bytes = slot.map_or(0, Slot::size);
+            let Some(over) = self.entries.table.pop_if(is_over) else {
+                let next = self.entries.table.get(number);
                 self.core
                     .progress
                     .set_current(next.map(|slot| (number, &slot.item.path[..])));
                 return;
             };
             if over.linked && matches!(over.state, State::InPlace) {
-                self.dest.mirror.links.add(&over.path);
+                self.entries.dest.mirror.links.add(&over.path);
             }
-            self.names.release(&over.path, number);
-            if over.is_file && !self.names.is_to_come(&over.path) {
+            self.entries.names.release(&over.path, number);
+            if over.is_file && !self.entries.names.is_to_come(&over.path) {
                 let ok = matches!(over.state, State::InPlace);
                 self.core.progress.file_over(FileOver {
                     path: over.path,
@@ -81,28 +187,11 @@ impl Receiver {
         }
     }
 
-    /// Notes that the copy is in place, was there, or cannot be made.
-    pub(super) fn twin_made(&mut self, number: u64, done: io::Result<bool>) {
-        let Some(slot) = self.table.get_mut(number) else {
-            return;
-        };
-        if let State::GivenUp = std::mem::replace(&mut slot.item.state, State::Over) {
-            return self.name_is_free(number);
-        }
-        match done {
-            Ok(made) => self.linked(number, made),
-            Err(e) => self.fail(number, Exit::of_write(&e), &e),
-        }
-    }
-
     /// Starts the job for folders that were left behind and in which all is over.
     pub(super) fn close_folders(&mut self) {
-        if let Some(dirs) = self.dest.folders.take_closing(self.table.first()) {
-            self.pool.push(WriteJob::Finish {
-                root: self.dest.tree.root(),
-                dirs,
-                disks: None,
-            });
+        let Destination { tree, folders, .. } = &mut self.entries.dest;
+        if let Some(dirs) = folders.take_closing(self.entries.table.first()) {
+            self.entries.workers.finish(tree.root(), dirs, false);
         }
     }
 
@@ -111,21 +200,20 @@ impl Receiver {
         let Destination {
             tree,
             rules,
-            disks,
             mirror,
             ..
-        } = &mut self.dest;
+        } = &mut self.entries.dest;
         let Some(delete) = rules.mirror.delete else {
             return false;
         };
         match mirror.walk(tree.root(), rules, &self.core.log) {
             Ok((walk, waiting)) => {
                 self.stage = Stage::Deleting;
-                self.pool.push(WriteJob::Delete {
+                self.entries.workers.pool.push(WriteJob::Delete {
                     walk,
                     waiting,
                     most: delete.most,
-                    disks: disks.clone(),
+                    disks: self.entries.workers.disks.clone(),
                 });
                 true
             }
@@ -136,13 +224,33 @@ impl Receiver {
         }
     }
 
+    /// Parts of files that an earlier run of the same command left and that are no longer sent. What stripes are collected
+    /// in stays: others may still send theirs.
+    pub(super) fn remove_unclaimed(&mut self) {
+        let mut names: Vec<Vec<u8>> = self
+            .entries
+            .workers
+            .journal
+            .unclaimed()
+            .map(<[u8]>::to_vec)
+            .collect();
+        names.retain(|path| {
+            let name = path::split(path).1;
+            let part =
+                journal::part_of(&self.entries.dest.tree.root(), self.entries.dest.tag, path);
+            part != name && !self.entries.dest.remove_beside(&mut self.core, path, &part)
+        });
+        self.entries.workers.journal.drop_unclaimed(&names);
+    }
+
     /// Folders get their times, and everything reaches the disk.
     pub(super) fn finish(&mut self) {
         self.stage = Stage::Finishing;
         self.core.progress.set_phase(Phase::Finishing);
-        let (root, dirs) = (self.dest.tree.root(), self.dest.folders.take());
-        let disks = self.dest.disks.clone();
-        self.pool.push(WriteJob::Finish { root, dirs, disks });
+        let Destination { tree, folders, .. } = &mut self.entries.dest;
+        self.entries
+            .workers
+            .finish(tree.root(), folders.take(), true);
     }
 
     /// Notes the end of a job: some folders have their permissions; or all, and everything is on
@@ -152,24 +260,99 @@ impl Receiver {
             self.core.trouble(NOT_LISTED, code, text);
         }
         if self.stage < Stage::Finishing {
-            self.dest.folders.closed();
+            self.entries.dest.folders.closed();
             return;
         }
-        if self.reread.as_ref().is_some_and(Reread::was_cached) {
+        if self
+            .entries
+            .workers
+            .reread
+            .as_ref()
+            .is_some_and(Reread::was_cached)
+        {
             self.core.warn(CACHED.into());
         }
-        for text in self.dest.tree.root().lacks().take() {
+        for text in self.entries.dest.tree.root().lacks().take() {
             self.core.warn(text);
         }
         match synced {
-            Ok(()) if self.dest.disks.is_some() => {
-                let noted = self.journal.synced(self.core.tally.files_failed == 0);
-                self.reports.note_journal(&mut self.core, noted);
+            Ok(()) if self.entries.workers.disks.is_some() => {
+                let noted = self
+                    .entries
+                    .workers
+                    .journal
+                    .synced(self.core.tally.files_failed == 0);
+                self.entries.workers.note(&mut self.core, noted);
             }
-            Ok(()) => self.journal.settle(),
+            Ok(()) => self.entries.workers.journal.settle(),
             Err(e) => self.not_on_disk(&e),
         }
         self.core.progress.set(&self.core.tally);
         self.core.finish();
+    }
+
+    /// A sync has failed: no file of this run is known to be on the disk.
+    pub(super) fn not_on_disk(&mut self, e: &io::Error) {
+        let code = Exit::of_write(e);
+        let lost = std::mem::take(&mut self.core.tally.files_ok);
+        self.core.tally.files_failed += lost;
+        let next = match self.entries.workers.journal.sync_failed() {
+            Ok(()) => "the next run sends again what may not be on the disk".to_string(),
+            Err(e) => format!("the journal cannot be written ({e}): give --verify-disk next time"),
+        };
+        let text = format!("{e}; {next}");
+        if lost == 0 && self.core.log.has(code) {
+            // Each of them has been reported.
+            return;
+        }
+        self.core.trouble(NOT_LISTED, code, text);
+    }
+
+    /// Makes the entry a link to the file that is its target.
+    fn link(&mut self, number: u64, entry: &Entry) {
+        let Some(slot) = self.entries.table.get_mut(number) else {
+            return;
+        };
+        match self.entries.dest.make_hard_link(&slot.item, entry) {
+            Ok(HardLink::Impossible(copy)) => {
+                let (from, target) = *copy;
+                slot.item.state = State::Working;
+                self.entries.workers.pool.push(WriteJob::Twin {
+                    number,
+                    from,
+                    target,
+                    disks: self.entries.workers.disks.clone(),
+                });
+            }
+            Ok(made) => self.linked(number, matches!(made, HardLink::Made)),
+            Err(refusal) => self.entries.refuse(&mut self.core, number, &refusal),
+        }
+    }
+
+    /// Notes that the link is in place: `made`, or already there.
+    fn linked(&mut self, number: u64, made: bool) {
+        if made {
+            self.core.tally.files_ok += 1;
+        } else {
+            self.entries.was_there(&mut self.core, number);
+        }
+        self.entries.abandon(&mut self.core, number, Exit::Ok);
+        self.entries.is_in_place(number);
+    }
+
+    /// Notes that the copy is in place, was there, or cannot be made.
+    fn twin_made(&mut self, number: u64, done: io::Result<bool>) {
+        let Some(slot) = self.entries.table.get_mut(number) else {
+            return;
+        };
+        if let State::GivenUp = std::mem::replace(&mut slot.item.state, State::Over) {
+            return self.entries.name_is_free(&mut self.core, number);
+        }
+        match done {
+            Ok(made) => self.linked(number, made),
+            Err(e) => self
+                .entries
+                .fail(&mut self.core, number, Exit::of_write(&e), &e),
+        }
     }
 }

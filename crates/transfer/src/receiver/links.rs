@@ -44,7 +44,7 @@ pub(super) enum HardLink {
     /// The entry is that file already, or stays.
     WasThere,
     /// There can be no link: the content is to be copied from this file.
-    Impossible(File, Target),
+    Impossible(Box<(File, Target)>),
 }
 
 impl Destination {
@@ -109,6 +109,9 @@ impl Destination {
         let why = io::Error::from(e).to_string();
         target.dir.lacks().note(lacks::HARD_LINKS, why);
         let replaces = confine::stat(&target.dir, &target.name)?.is_some();
-        Ok(HardLink::Impossible(from, Target { replaces, ..target }))
+        Ok(HardLink::Impossible(Box::new((
+            from,
+            Target { replaces, ..target },
+        ))))
     }
 }

@@ -6,7 +6,7 @@
 //! - A target is replaced by one rename of verified content, or not touched at all.
 //! - No allocation is sized by the peer's values before bytes have arrived.
 
-use std::{collections::VecDeque, io, ops::Range, sync::Arc};
+use std::sync::Arc;
 
 use farhaul_core::{
     protocol::Session,
@@ -17,33 +17,30 @@ use farhaul_core::{
 use crate::{
     bounds::{self, WINDOW},
     decide::Rules,
-    disk::File,
     error::TransferError,
     filter::Filter,
     host::Host,
-    pool::{Keep, Pool},
+    pool::Pool,
     progress::Progress,
     quota::Claim,
-    ranges::RangeSet,
     requested::Requested,
     role::{Role, RoleCore},
-    sender::Identity,
     table::Table,
-    wire::{Message, NOT_LISTED, Root, path::Tag},
+    wire::{Entry, Message, NOT_LISTED, Root, path::Tag},
 };
 
-mod answers;
+mod arrive;
 mod backups;
 mod base;
-mod blocks;
 mod commit;
 mod compare;
+mod content;
 mod decide;
 mod delete;
 mod destination;
 mod disks;
 mod ending;
-mod failed;
+mod entries;
 mod files;
 mod folders;
 mod grant;
@@ -56,7 +53,6 @@ mod lock;
 mod made_at_once;
 mod mirror;
 mod names;
-mod pipe;
 mod place;
 mod report;
 mod reread;
@@ -66,13 +62,14 @@ mod staging;
 mod target;
 mod twin;
 mod watch;
+mod workers;
 
 pub(crate) use backups::Backups;
 pub(crate) use base::{Base, Look};
+use content::Content;
 pub(crate) use delete::{Listed, Step, Walk, refusal, too_many};
 use destination::Destination;
-use item::{COMMITTED, Gathering, Incoming, Part, State};
-use job::{Small, WriteJob};
+use entries::Entries;
 use journal::Journal;
 pub(crate) use journal::is_journal;
 #[cfg(test)]
@@ -84,14 +81,9 @@ pub(crate) use links::Paths;
 pub(crate) use lock::Lock;
 use names::Names;
 use report::Reports;
-use reread::Reread;
 pub(crate) use space::Space;
 pub(crate) use staging::LaneLoad;
-use staging::Staging;
-use target::Target;
-
-/// Small files per job.
-const BATCH: usize = 64;
+use workers::Workers;
 
 /// Progress of a transfer to its end, as its receiver sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,41 +101,8 @@ enum Stage {
 /// The role that receives files.
 pub(crate) struct Receiver {
     core: RoleCore,
-    dest: Destination,
     requested: Requested,
-    journal: Journal,
-    /// Set if what was written is read again.
-    reread: Option<Reread>,
-    table: Table<Incoming>,
-    missing: RangeSet,
-    pieces: Vec<Range<u64>>,
-    /// Files under repair with some blocks that are to be hashed as they are stored.
-    stored: VecDeque<u64>,
-    staging: Staging,
-    /// Bytes of small files in memory.
-    resident: usize,
-    /// Number of those that workers have, or will have next.
-    writing: usize,
-    /// Bytes that workers have written, or could not.
-    drained: u64,
-    small: Vec<Small>,
-    /// Files before this one were looked at when names were noted in the journal.
-    noted: u64,
-    open: VecDeque<u64>,
-    /// Blocks of parts that are not complete.
-    gathering: usize,
-    /// Ranges of blocks that differ.
-    bad: usize,
-    /// Stripes that are open, and those that workers note to be complete.
-    stripes: usize,
-    completing: usize,
-    names: Names,
-    /// Files whose blocks' values are to be requested.
-    asking: Vec<u64>,
-    /// Blocks of old files that workers compare.
-    reusing: usize,
-    pool: Pool<WriteJob>,
-    wants: Vec<Range<u64>>,
+    entries: Entries,
     stage: Stage,
     reports: Reports,
 }
@@ -159,41 +118,22 @@ impl Receiver {
         host: &Host,
     ) -> Result<Self, TransferError> {
         let pool = Pool::new("farhaul-write", host);
-        let mut pool = pool.map_err(|e| TransferError::no_thread(&e))?;
+        let pool = pool.map_err(|e| TransferError::no_thread(&e))?;
         let anew = base.dir.anew().map_err(|e| base::dest_error(b"", &e))?;
         let dir = Arc::new(anew);
         let journal = Journal::open(&dir, tag)?;
         let lock = Arc::clone(journal.lock());
-        let folds = lock.folds_case();
-        let dest = Destination::new((dir, base.rename), tag, rules, lock)?;
-        // The next run of the same command must not touch what a worker of this one still writes to.
-        pool.keep(Arc::clone(journal.lock()) as Keep);
+        let disks = rules.sync.then(|| lock.disks()).transpose()?.map(Arc::new);
         Ok(Self {
             core: RoleCore::of_receiver(progress, host.meter()),
-            dest,
-            journal,
-            reread: rules.verify_disk.then(Reread::default),
             requested,
-            table: Table::default(),
-            missing: RangeSet::default(),
-            pieces: Vec::new(),
-            stored: VecDeque::new(),
-            staging: Staging::default(),
-            resident: 0,
-            writing: 0,
-            drained: 0,
-            small: Vec::new(),
-            noted: 0,
-            open: VecDeque::new(),
-            gathering: 0,
-            bad: 0,
-            stripes: 0,
-            completing: 0,
-            names: Names::new(folds),
-            asking: Vec::new(),
-            reusing: 0,
-            pool,
-            wants: Vec::new(),
+            entries: Entries {
+                table: Table::default(),
+                names: Names::new(lock.folds_case()),
+                dest: Destination::new((dir, base.rename), tag, rules, (lock, disks.clone())),
+                content: Content::default(),
+                workers: Workers::new(pool, journal, disks, &rules),
+            },
             stage: Stage::Listing,
             reports: Reports::default(),
         })
@@ -201,11 +141,11 @@ impl Receiver {
 
     fn take_roots(&mut self, roots: Vec<Root>) {
         for root in roots {
-            if let Some(slot) = self.table.get_mut(root.file)
+            if let Some(slot) = self.entries.table.get_mut(root.file)
                 && slot.item.takes_root()
             {
                 slot.item.root = Some(root);
-                self.settle(root.file);
+                self.entries.settle(&mut self.core, root.file);
             }
         }
     }
@@ -215,54 +155,60 @@ impl Receiver {
         self.core.fail(watch::stuck(self.reports.unheard));
     }
 
-    /// Error if the arrived content is in too many pieces.
-    fn check_pieces(&self) -> Result<(), &'static str> {
-        if self.gathering > bounds::GATHERED || self.missing.len() > bounds::GAPS {
-            return Err("the peer sends pieces of more blocks than it completes");
-        }
-        Ok(())
-    }
-
     /// Lock that others wait for who want the destination: it lives until the last worker is done.
     pub(crate) const fn lock(&self) -> &Arc<Lock> {
-        self.journal.lock()
-    }
-
-    fn target(&mut self, number: u64) -> io::Result<Target> {
-        let slot = self.table.get(number).ok_or(io::ErrorKind::NotFound)?;
-        self.dest.target(&slot.item)
+        self.entries.workers.journal.lock()
     }
 
     /// Queries how much the destination can take.
     fn check_space(&mut self) {
-        self.dest.space.query(&self.dest.tree.root());
-    }
-
-    /// Counts bytes of content that are here; false if that ends the transfer.
-    fn arrives(&mut self, bytes: u64) -> bool {
-        let arrived = self.dest.space.arrive(bytes);
-        arrived.map_err(|e| self.core.fail(e)).is_ok()
+        self.entries
+            .dest
+            .space
+            .query(&self.entries.dest.tree.root());
     }
 
     /// Limits the space to a quota.
     #[must_use]
     pub(crate) fn within(mut self, quota: Option<Claim>) -> Self {
-        self.dest.space.set_quota(quota);
+        self.entries.dest.space.set_quota(quota);
         self
     }
 
     /// Sets the filter of a copy that deletes: excluded entries stay.
     pub(crate) fn excluding(mut self, filter: Filter) -> Self {
-        self.dest.mirror.excludes = filter;
+        self.entries.dest.mirror.excludes = filter;
         self
     }
 
-    fn identity(&self, file: u64) -> Option<Identity> {
-        let slot = self.table.get(file)?;
-        let size = slot.range.end - slot.range.start;
-        let stripe = slot.item.stripe.as_ref();
-        let size = stripe.map_or(size, |stripe| stripe.file_size);
-        Some(slot.item.meta.identity(size))
+    /// Takes listed entries.
+    fn listed(&mut self, first: u64, entries: &[Entry]) -> Result<(), TransferError> {
+        let more: usize = entries.iter().map(bounds::charge).sum();
+        if first != self.entries.table.next()
+            || self.stage != Stage::Listing
+            || self.entries.table.charged() + more > WINDOW
+            || self.entries.dest.rules.pipe && first + entries.len() as u64 > 1
+        {
+            return Err(TransferError::protocol(
+                "the manifest is out of order or too far ahead",
+            ));
+        }
+        if self.entries.dest.rules.stripe_scope.is_none()
+            && entries.iter().any(|e| e.stripe.is_some())
+        {
+            return Err(TransferError::protocol(
+                "stripes of files were not agreed on",
+            ));
+        }
+        self.check_space();
+        entries.iter().try_for_each(|e| {
+            let left_out = self.requested.check(e)?;
+            self.entries.decide(&mut self.core, e, left_out)
+        })?;
+        self.entries
+            .content
+            .send_wants(&mut self.core.out, self.entries.table.next());
+        Ok(())
     }
 }
 
@@ -273,32 +219,10 @@ impl Role for Receiver {
 
     fn handle(&mut self, message: Message) -> Result<(), TransferError> {
         match message {
-            Message::Entries { first, entries } => {
-                let more: usize = entries.iter().map(bounds::charge).sum();
-                if first != self.table.next()
-                    || self.stage != Stage::Listing
-                    || self.table.charged() + more > WINDOW
-                    || self.dest.rules.pipe && first + entries.len() as u64 > 1
-                {
-                    return Err(TransferError::protocol(
-                        "the manifest is out of order or too far ahead",
-                    ));
-                }
-                if self.dest.rules.stripe_scope.is_none()
-                    && entries.iter().any(|e| e.stripe.is_some())
-                {
-                    return Err(TransferError::protocol(
-                        "stripes of files were not agreed on",
-                    ));
-                }
-                self.check_space();
-                entries.iter().try_for_each(|e| self.decide(e))?;
-                self.send_wants();
-                Ok(())
-            }
-            Message::Grown { file, size } if self.dest.rules.pipe => self.grown(file, size),
+            Message::Entries { first, entries } => self.listed(first, &entries),
+            Message::Grown { file, size } if self.entries.dest.rules.pipe => self.grown(file, size),
             Message::End { entries }
-                if entries == self.table.next() && self.stage == Stage::Listing =>
+                if entries == self.entries.table.next() && self.stage == Stage::Listing =>
             {
                 self.stage = Stage::Listed;
                 self.core.progress.scan_done();
@@ -308,7 +232,10 @@ impl Role for Receiver {
             Message::Holes { ranges } => {
                 for r in &ranges {
                     self.hole(r);
-                    self.check_pieces().map_err(TransferError::protocol)?;
+                    self.entries
+                        .content
+                        .check_pieces()
+                        .map_err(TransferError::protocol)?;
                 }
                 Ok(())
             }
@@ -330,14 +257,15 @@ impl Role for Receiver {
                 first,
                 values,
             } => {
-                if !self.compare_old(file, first, &values) {
-                    self.compare(file, first, &values);
-                }
+                self.entries.compare(&mut self.core, file, first, &values);
                 Ok(())
             }
-            Message::Kept { paths } if self.stage == Stage::Listing => {
-                self.dest.mirror.listed.keep_all(&paths, &self.requested)
-            }
+            Message::Kept { paths } if self.stage == Stage::Listing => self
+                .entries
+                .dest
+                .mirror
+                .listed
+                .keep_all(&paths, &self.requested),
             _ => Err(TransferError::protocol(
                 "the peer sent a message out of order",
             )),
@@ -347,59 +275,75 @@ impl Role for Receiver {
     fn poll(&mut self, now: Instant, session: &mut dyn Session) {
         let mut moved = false;
         while self.core.has_room(session)
-            && let Some(done) = self.pool.pop()
+            && let Some(done) = self.entries.workers.pool.pop()
         {
             moved = true;
             self.answered(done);
         }
         self.read_lanes();
         self.reports.unheard = !self.core.has_room(session);
-        if self.reports.watch.look(&self.pool, now, moved) {
+        if self
+            .reports
+            .watch
+            .look(&self.entries.workers.pool, now, moved)
+        {
             self.get_stuck();
         }
         if self.core.fault.is_some() {
             return;
         }
         self.hash_stored();
-        self.write_small();
+        self.entries.write_small(&mut self.core);
         self.write_staged(now);
         self.pop_over();
-        self.reports.report(&mut self.core, self.table.first(), now);
+        self.reports
+            .report(&mut self.core, self.entries.table.first(), now);
         self.tell_taken();
         self.close_folders();
-        if self.stage == Stage::Listed && self.table.len() == 0 && !self.dest.folders.are_closing()
+        if self.stage == Stage::Listed
+            && self.entries.table.len() == 0
+            && !self.entries.dest.folders.are_closing()
         {
             self.remove_unclaimed();
             if !self.starts_to_delete() {
                 self.finish();
             }
         }
-        let noted = self.journal.flush();
-        self.reports.note_journal(&mut self.core, noted);
+        let noted = self.entries.workers.journal.flush();
+        self.entries.workers.note(&mut self.core, noted);
         self.core.out.flush(session);
     }
 
     fn is_waiting(&self) -> bool {
-        self.pool.outstanding() > 0
+        self.entries.workers.pool.outstanding() > 0
     }
 
     /// Workers are polled, or a report or a write is due.
     fn next_wake(&self, now: Instant) -> Option<Instant> {
         let report = self.reports.due(&self.core.tally);
         let report = report.filter(|_| !self.core.is_finished());
-        let write = self.staging.since.map(|since| since + place::LINGER);
-        let answer = self.pool.next_answer(now);
-        let own = [report, write, self.reports.watch.stuck_at(&self.pool)]
-            .into_iter()
-            .flatten();
+        let write = self
+            .entries
+            .content
+            .staging
+            .since
+            .map(|since| since + place::LINGER);
+        let answer = self.entries.workers.pool.next_answer(now);
+        let own = [
+            report,
+            write,
+            self.reports.watch.stuck_at(&self.entries.workers.pool),
+        ]
+        .into_iter()
+        .flatten();
         own.chain(answer).min()
     }
 
     fn takes_more(&self, session: &dyn Session) -> bool {
         self.core.has_room(session)
-            && !self.dest.folders.are_too_many()
-            && !self.is_reusing_much()
-            && self.completing < bounds::COMPLETING
+            && !self.entries.dest.folders.are_too_many()
+            && !self.entries.content.is_reusing_much()
+            && self.entries.workers.completing < bounds::COMPLETING
     }
 
     fn keep_alive(&mut self) {
@@ -407,7 +351,7 @@ impl Role for Receiver {
     }
 
     fn for_lanes(&self) -> Option<u64> {
-        Some(self.table.large())
+        Some(self.entries.table.large())
     }
 
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
@@ -417,18 +361,12 @@ impl Role for Receiver {
     /// Limit on what may arrive, which is reported to the sender, and what workers have written.
     /// Where workers are behind, with small files too, the sender waits.
     fn sink(&self) -> Sink {
-        let small = place::RESIDENT.saturating_sub(self.writing) as u64;
+        let small = place::RESIDENT.saturating_sub(self.entries.workers.writing) as u64;
         Sink {
-            free: self.staging.room().min(small),
-            drained: self.drained,
+            free: self.entries.content.staging.room().min(small),
+            drained: self.entries.workers.drained,
         }
     }
-}
-
-/// Device and number of an open file.
-fn inode(file: &File) -> Option<(u64, u64)> {
-    let stat = file.stat().ok()?;
-    Some((stat.st_dev, stat.st_ino))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Reports to the sender how far the transfer is, now and then, and what else both sides should
 //! know.
 
-use std::{io, time::Duration};
+use std::time::Duration;
 
 use farhaul_core::time::Instant;
 
@@ -22,8 +22,6 @@ pub(super) struct Reports {
     pub(super) resolved: u64,
     tally: Tally,
     at: Option<Instant>,
-    /// True if it was reported that the journal cannot be written.
-    unnoted: bool,
     /// Bytes from the start of what comes through a pipe that the sender may forget.
     taken: u64,
     /// True if answers wait to leave.
@@ -60,16 +58,6 @@ impl Reports {
         if upto > self.taken {
             self.taken = upto;
             core.out.push(&Message::Taken { file, upto });
-        }
-    }
-
-    /// Reports once that the journal cannot be written.
-    pub(super) fn note_journal(&mut self, core: &mut RoleCore, noted: io::Result<()>) {
-        if let Err(e) = noted
-            && !std::mem::replace(&mut self.unnoted, true)
-        {
-            let text = "the journal cannot be written, so this transfer cannot be continued";
-            core.warn(format!("{text}: {e}"));
         }
     }
 }

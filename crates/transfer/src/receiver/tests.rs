@@ -38,7 +38,7 @@ fn send_all(receiver: &mut Receiver, files: &[(&str, u64)]) -> u64 {
     let entries = entries.collect();
     let listed = Message::Entries { first: 0, entries };
     receiver.handle(listed).unwrap();
-    let wanted: Vec<_> = receiver.missing.iter().collect();
+    let wanted: Vec<_> = receiver.entries.content.missing.iter().collect();
     let mut at = 0;
     for (number, (_, size)) in (0..).zip(files) {
         let bytes = vec![7; usize::try_from(*size).unwrap()];
@@ -468,7 +468,7 @@ fn leftover_bytes_where_a_hole_is_reported_become_a_hole() {
     let mut second = receiver(tmp.path(), RULES).unwrap();
     list(&mut second);
     idle(&mut second);
-    let ranges: Vec<_> = second.missing.iter().collect();
+    let ranges: Vec<_> = second.entries.content.missing.iter().collect();
     assert_eq!(ranges.first(), Some(&(1 << 20..4 << 20)));
     second.handle(Message::Holes { ranges }).unwrap();
     let mut tree = BlockTree::new(size);
@@ -497,10 +497,13 @@ fn small_files_that_workers_have_leave_less_room() {
     let names: Vec<_> = (0..5).map(|n| n.to_string()).collect();
     let files: Vec<_> = names.iter().map(|n| (n.as_str(), 1 << 20)).collect();
     send_all(&mut receiver, &files);
-    assert_eq!(receiver.writing, 5 << 20);
+    assert_eq!(receiver.entries.workers.writing, 5 << 20);
     assert!(receiver.sink().free < empty, "{empty}");
     finish(&mut receiver);
-    assert_eq!((receiver.writing, receiver.sink().free), (0, empty));
+    assert_eq!(
+        (receiver.entries.workers.writing, receiver.sink().free),
+        (0, empty)
+    );
     assert_eq!(receiver.sink().drained, 5 << 20);
 }
 

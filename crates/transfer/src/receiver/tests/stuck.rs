@@ -151,9 +151,12 @@ fn what_was_given_up_with_a_worker_does_not_land_after_what_was_listed_again() {
     receiver.handle(listed).unwrap();
     receiver.handle(Message::End { entries: 2 }).unwrap();
     receiver.poll(Instant::EPOCH, &mut session);
-    assert!(receiver.missing.is_empty(), "it waits for the worker");
+    assert!(
+        receiver.entries.content.missing.is_empty(),
+        "it waits for the worker"
+    );
     gate.open();
-    while receiver.missing.is_empty() {
+    while receiver.entries.content.missing.is_empty() {
         receiver.poll(Instant::EPOCH, &mut session);
         std::thread::yield_now();
     }
@@ -176,7 +179,7 @@ fn what_gets_on_is_waited_for() {
     let mut receiver = receiver_on(disk, tmp.path(), RULES).unwrap();
     let start = Instant::from_nanos(1_000_000_000);
     let look = |receiver: &mut Receiver, now, answered| {
-        let (watch, pool) = (&mut receiver.reports.watch, &receiver.pool);
+        let (watch, pool) = (&mut receiver.reports.watch, &receiver.entries.workers.pool);
         (watch.look(pool, now, answered), watch.stuck_at(pool))
     };
     let idle = look(&mut receiver, start, false);
@@ -190,7 +193,7 @@ fn what_gets_on_is_waited_for() {
     let second = first + watch::STUCK;
     assert_eq!(look(&mut receiver, first, true), (false, Some(second)));
     // A job that lasts has read a block.
-    receiver.pool.stop().step();
+    receiver.entries.workers.pool.stop().step();
     let third = second + watch::STUCK;
     assert_eq!(look(&mut receiver, second, false), (false, Some(third)));
     assert!(look(&mut receiver, third, false).0);

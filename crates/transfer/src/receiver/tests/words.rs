@@ -23,9 +23,9 @@ fn the_reported_root_is_the_one_that_was_checked() {
             now = later(&receiver, now);
             std::thread::yield_now();
             // Once more at every step after it was checked.
-            let slot = receiver.table.get(0);
+            let slot = receiver.entries.table.get(0);
             let begun = slot.is_none_or(|s| match &s.item.state {
-                State::Part(part) => part.compared.is_some(),
+                item::State::Part(part) => part.compared.is_some(),
                 _ => true,
             });
             if begun {
@@ -136,7 +136,14 @@ fn given_up_while_checked(names: &[&str], wrong: bool) -> (Receiver, Vec<Message
         receiver.poll(now, &mut session);
         std::thread::yield_now();
     }
-    assert!(receiver.missing.iter().all(|r| r.end <= 5000 * last));
+    assert!(
+        receiver
+            .entries
+            .content
+            .missing
+            .iter()
+            .all(|r| r.end <= 5000 * last)
+    );
     for file in 0..last {
         receiver.handle(failed(file, false)).unwrap();
     }

@@ -1,0 +1,387 @@
+//! Places arriving bytes: into the memory of their small file, or with others into a load. A worker
+//! writes a load to its place in the part of its large file.
+//!
+//! - Only bytes that are missing are taken: a duplicate never touches what was placed, hashed or
+//!   renamed, whatever it carries.
+//! - This thread copies; writing, and waiting for the disk, is the workers' part.
+//! - An error of one file ends that file, not the session.
+//! - Content that comes through a pipe is one file that grows while it arrives. An incomplete one is of no use to a
+//!   later run.
+
+use std::{mem, ops::Range};
+
+use farhaul_core::{
+    store::{Extent, StoreError},
+    time::Instant,
+};
+
+use super::{
+    Receiver, Stage,
+    content::Placed,
+    entries::code_of,
+    item::State,
+    job::WriteJob,
+    lane,
+    place::{Arrived, Bytes, LINGER},
+    staging::{Into, LaneLoad, Load},
+};
+use crate::{
+    digest::{LEAF, Leaves, block_range},
+    error::TransferError,
+    lanes::{LaneEvent, lost},
+    table::CONTENT,
+    wire::{BLOCK, Exit},
+};
+
+/// The only file of a pipe.
+const FILE: u64 = 0;
+
+const NEW_HOLES: &str =
+    "has holes that it had not when it was listed: the same command begins it anew";
+const NO_HOLES: &str = "has holes, and the file system there cannot make any where something was left: copy it without --shard";
+
+impl Receiver {
+    /// Places a batch.
+    pub(super) fn place_batch(
+        &mut self,
+        extents: &[Extent],
+        batch: &[u8],
+    ) -> Result<(), StoreError> {
+        if self.entries.content.staging.is_full() {
+            self.get_stuck();
+        }
+        if self.core.fault.is_some() {
+            // The next poll ends the transfer.
+            self.entries.workers.drained += extents.iter().map(|e| u64::from(e.len)).sum::<u64>();
+            return Ok(());
+        }
+        let mut rest = extents;
+        while let Some(first) = rest.first() {
+            let arrived = Arrived::front(rest, batch);
+            let Some(to) = arrived.end().filter(|to| *to <= self.entries.table.end()) else {
+                return Err(StoreError(
+                    "the peer sent content that was never listed".into(),
+                ));
+            };
+            let mut pieces = mem::take(&mut self.entries.content.pieces);
+            pieces.clear();
+            self.entries
+                .content
+                .missing
+                .take(first.offset..to, &mut pieces);
+            // Bytes that are here already wait for nothing.
+            let new: u64 = pieces.iter().map(|piece| piece.end - piece.start).sum();
+            self.entries.workers.drained += to - first.offset - new;
+            if !self.entries.arrives(&mut self.core, new) {
+                self.entries.workers.drained += new;
+                self.entries.content.pieces = pieces;
+                return Ok(());
+            }
+            for piece in &pieces {
+                self.place_piece(piece, &mut Bytes::Copied(arrived));
+            }
+            self.entries.content.pieces = pieces;
+            rest = &rest[arrived.len()..];
+            self.entries
+                .content
+                .check_pieces()
+                .map_err(|why| StoreError(why.into()))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn place_piece(&mut self, piece: &Range<u64>, bytes: &mut Bytes<'_, '_>) {
+        let mut at = piece.start;
+        while at < piece.end
+            && let Some(number) = self.entries.table.find(at)
+        {
+            let own = self
+                .entries
+                .table
+                .get(number)
+                .map_or(at..piece.end, |s| s.range.clone());
+            let end = piece.end.min(own.end);
+            self.core.tally.bytes += end - at;
+            self.entries.dest.space.release(end - at);
+            self.place_in(number, at..end, own.start, bytes);
+            at = end;
+        }
+    }
+
+    fn place_in(&mut self, number: u64, range: Range<u64>, start: u64, source: &mut Bytes<'_, '_>) {
+        let within = range.start - start..range.end - start;
+        let Some(slot) = self.entries.table.get_mut(number) else {
+            return;
+        };
+        let (size, arrived) = (slot.size(), source.arrived());
+        let dropped = match source {
+            Bytes::Copied(_) => range.end - range.start,
+            Bytes::Stay { .. } => 0,
+        };
+        match self
+            .entries
+            .content
+            .place(slot, within.start, range.clone(), arrived)
+        {
+            Placed::InMemory(true) => self.entries.settle_small(&mut self.core, number),
+            Placed::InMemory(false) => {}
+            Placed::Unwanted => self.entries.workers.drained += dropped,
+            Placed::OnDisk => match self.entries.part_file(number) {
+                Ok(file) => {
+                    let into = Into { number, file, size };
+                    if let Bytes::Stay { runs, .. } = source {
+                        runs.extend(lane::stays(into, within.start, arrived, &range));
+                        return;
+                    }
+                    let pieces = arrived.pieces(range.clone());
+                    let staging = &mut self.entries.content.staging;
+                    if let Some(load) = staging.add(into, within.start, range.end, pieces) {
+                        self.entries.workers.pool.push(WriteJob::Load(load));
+                    }
+                }
+                Err(e) => {
+                    self.entries.workers.drained += dropped;
+                    self.entries.fail(&mut self.core, number, code_of(&e), &e);
+                }
+            },
+        }
+    }
+
+    /// Requested bytes that the sender reports as holes: the part has them already.
+    pub(super) fn hole(&mut self, range: &Range<u64>) {
+        let mut pieces = Vec::new();
+        self.entries
+            .content
+            .missing
+            .take(range.clone(), &mut pieces);
+        for piece in pieces {
+            let mut at = piece.start;
+            while at < piece.end
+                && let Some(number) = self.entries.table.find(at)
+            {
+                let Some(slot) = self.entries.table.get_mut(number) else {
+                    break;
+                };
+                let start = slot.range.start;
+                let end = piece.end.min(slot.range.end);
+                let within = at - start..end - start;
+                self.core.tally.resumed += end - at;
+                at = end;
+                if matches!(&slot.item.state, State::Part(part) if !part.cleared) {
+                    let (code, why) = if slot.item.stripe.is_some() {
+                        (Exit::DestError, NO_HOLES)
+                    } else {
+                        (Exit::SourceChanged, NEW_HOLES)
+                    };
+                    self.entries.fail(&mut self.core, number, code, &why);
+                    continue;
+                }
+                if let State::Part(part) = &mut slot.item.state {
+                    let blocks = part.tree.set_hole(&within);
+                    let size = slot.range.end - start;
+                    if blocks.is_empty() {
+                        self.entries.written(&mut self.core, number, &within, &[]);
+                    } else {
+                        let last = block_range(blocks.end - 1, size).end;
+                        self.entries.written(
+                            &mut self.core,
+                            number,
+                            &(within.start..blocks.start * BLOCK),
+                            &[],
+                        );
+                        self.entries
+                            .written(&mut self.core, number, &(last..within.end), &[]);
+                    }
+                    self.entries.settle(&mut self.core, number);
+                }
+            }
+        }
+    }
+
+    /// Hashes blocks as they are stored that counted as holes before, some at a time.
+    pub(super) fn hash_stored(&mut self) {
+        while self.entries.workers.pool.outstanding() < 2 * self.entries.workers.pool.threads()
+            && let Some((number, index, size)) =
+                self.entries.content.next_stored(&mut self.entries.table)
+        {
+            let block = block_range(index, size);
+            let leaves = Box::new(Leaves::new(block.end - block.start));
+            self.entries
+                .hash_block(&mut self.core, number, index, size, leaves);
+        }
+    }
+
+    /// Hands collected bytes to workers that have nothing else to do, or if they have waited long
+    /// enough, or if nothing more will arrive.
+    pub(super) fn write_staged(&mut self, now: Instant) {
+        if self.entries.content.staging.is_empty() {
+            return;
+        }
+        let since = *self.entries.content.staging.since.get_or_insert(now);
+        let whole = self.entries.content.missing.is_empty() || now.since(since) >= LINGER;
+        if whole || self.entries.workers.pool.outstanding() == 0 {
+            for load in self.entries.content.staging.drain(whole) {
+                self.entries.workers.pool.push(WriteJob::Load(load));
+            }
+        }
+    }
+
+    /// Takes what arrived on further parallel sessions.
+    pub(super) fn read_lanes(&mut self) {
+        let Some(lanes) = self.core.lanes().cloned() else {
+            return;
+        };
+        for event in lanes.take_events() {
+            match event {
+                LaneEvent::Load(load) => self.take_load(load),
+                LaneEvent::Left {
+                    number,
+                    why: Some(why),
+                    ..
+                } => self.core.log.add(Exit::Ok, lost(number, &why)),
+                // Workers are for sessions that are there: a peer may ask for some that never come.
+                LaneEvent::Joined(_) => self.entries.workers.pool.grow(lanes.up()),
+                LaneEvent::Left { .. } | LaneEvent::Unreadable(..) => {}
+            }
+        }
+    }
+
+    /// Places the missing bytes of a further session's load into its files, without copying them
+    /// once more.
+    fn take_load(&mut self, load: LaneLoad) {
+        let Load { bytes, runs, lane } = load;
+        let mut kept = Load {
+            lane,
+            ..Load::default()
+        };
+        let mut pieces = mem::take(&mut self.entries.content.pieces);
+        for run in runs {
+            let range = run.number + run.offset..run.number + run.end();
+            if self.core.fault.is_some() {
+                break;
+            }
+            if range.end > self.entries.table.end() {
+                let text = "the peer sent content that was never listed";
+                self.core.fail(TransferError::protocol(text));
+                break;
+            }
+            pieces.clear();
+            self.entries
+                .content
+                .missing
+                .take(range.clone(), &mut pieces);
+            let new = pieces.iter().map(|piece| piece.end - piece.start).sum();
+            if !self.entries.arrives(&mut self.core, new) {
+                break;
+            }
+            let len = u32::try_from(run.bytes.len()).unwrap_or(u32::MAX);
+            let extent = [Extent {
+                object: CONTENT,
+                offset: range.start,
+                len,
+                at: u32::try_from(run.bytes.start).unwrap_or(u32::MAX),
+            }];
+            let arrived = Arrived::front(&extent, &bytes);
+            for piece in &pieces {
+                let mut stay = Bytes::Stay {
+                    arrived,
+                    runs: &mut kept.runs,
+                };
+                self.place_piece(piece, &mut stay);
+            }
+            if let Err(why) = self.entries.content.check_pieces() {
+                self.core.fail(TransferError::protocol(why));
+            }
+        }
+        self.entries.content.pieces = pieces;
+        kept.bytes = bytes;
+        if kept.runs.is_empty() {
+            self.lane_load_done(kept);
+        } else {
+            self.entries.workers.pool.push(WriteJob::Load(kept));
+        }
+    }
+
+    /// Gives the buffer of a load back to the session on which the load arrived.
+    pub(super) fn lane_load_done(&mut self, load: Load) {
+        let Some((lanes, lane)) = self.core.lanes().zip(load.lane) else {
+            return;
+        };
+        let last = load
+            .runs
+            .last()
+            .and_then(|run| self.entries.table.get(run.number));
+        let align = last.map(|slot| slot.range.start % LEAF);
+        lanes.give_back(lane, load.bytes, align);
+    }
+
+    /// Grows the file to `size`, and requests the added bytes.
+    pub(super) fn grown(&mut self, file: u64, size: u64) -> Result<(), TransferError> {
+        if file == FILE && self.entries.table.first() > FILE && self.stage == Stage::Listing {
+            // It is over here, and the sender may not know yet.
+            return Ok(());
+        }
+        let listed = file == FILE && self.stage == Stage::Listing;
+        let slot = self.entries.table.get(file).filter(|_| listed);
+        let Some(slot) = slot.filter(|slot| slot.item.root.is_none()) else {
+            return Err(TransferError::protocol("a file grew that is not open"));
+        };
+        let (start, before) = (slot.range.start, slot.size());
+        // Blocks complete by then stay as they are.
+        let whole = before > BLOCK && before.is_multiple_of(BLOCK);
+        let end = slot.range.end;
+        let collects = matches!(slot.item.state, State::Part(_));
+        if !whole || size <= before || !self.entries.table.grow_last(size) {
+            return Err(TransferError::protocol("a file grew as none can"));
+        }
+        if !collects {
+            // It failed here; what was under way is not missed.
+            return Ok(());
+        }
+        self.check_space();
+        if let Err(why) = self.entries.dest.space.reserve(size - before) {
+            self.entries.fail(&mut self.core, file, Exit::NoSpace, &why);
+            return Ok(());
+        }
+        if let Some(State::Part(part)) = self.entries.table.get_mut(file).map(|s| &mut s.item.state)
+        {
+            part.tree.grow(size);
+        }
+        self.entries.content.request(end..start + size);
+        self.entries
+            .content
+            .send_wants(&mut self.core.out, self.entries.table.next());
+        Ok(())
+    }
+
+    /// Reports to the sender the blocks that will not be requested again.
+    pub(super) fn tell_taken(&mut self) {
+        let slot = self
+            .entries
+            .table
+            .get(FILE)
+            .filter(|_| self.entries.dest.rules.pipe);
+        if slot.is_none_or(|slot| matches!(slot.item.state, State::Over)) {
+            return;
+        }
+        // There is one file, at the beginning of the object.
+        let first = self
+            .entries
+            .content
+            .missing
+            .first()
+            .map_or(self.entries.table.end(), |r| r.start);
+        let upto = first / BLOCK * BLOCK;
+        self.reports.take(&mut self.core, FILE, upto);
+    }
+}
+
+impl Drop for Receiver {
+    /// Removes an incomplete file that came through a pipe: no later run can continue it.
+    fn drop(&mut self) {
+        if self.entries.dest.rules.pipe && !self.core.is_finished() {
+            self.entries
+                .abandon(&mut self.core, FILE, Exit::INTERRUPTED);
+        }
+    }
+}
