@@ -50,7 +50,7 @@ impl Receiver {
         if self.entries.content.staging.is_full() {
             self.get_stuck();
         }
-        if self.core.fault.is_some() {
+        if self.entries.core.fault.is_some() {
             // The next poll ends the transfer.
             self.entries.workers.drained += extents.iter().map(|e| u64::from(e.len)).sum::<u64>();
             return Ok(());
@@ -72,7 +72,7 @@ impl Receiver {
             // Bytes that are here already wait for nothing.
             let new: u64 = pieces.iter().map(|piece| piece.end - piece.start).sum();
             self.entries.workers.drained += to - first.offset - new;
-            if !self.entries.arrives(&mut self.core, new) {
+            if !self.entries.arrives(new) {
                 self.entries.workers.drained += new;
                 self.entries.content.pieces = pieces;
                 return Ok(());
@@ -101,7 +101,7 @@ impl Receiver {
                 .get(number)
                 .map_or(at..piece.end, |s| s.range.clone());
             let end = piece.end.min(own.end);
-            self.core.tally.bytes += end - at;
+            self.entries.core.tally.bytes += end - at;
             self.entries.dest.space.release(end - at);
             self.place_in(number, at..end, own.start, bytes);
             at = end;
@@ -123,7 +123,7 @@ impl Receiver {
             .content
             .place(slot, within.start, range.clone(), arrived)
         {
-            Placed::InMemory(true) => self.entries.settle_small(&mut self.core, number),
+            Placed::InMemory(true) => self.entries.settle_small(number),
             Placed::InMemory(false) => {}
             Placed::Unwanted => self.entries.workers.drained += dropped,
             Placed::OnDisk => match self.entries.part_file(number) {
@@ -141,7 +141,7 @@ impl Receiver {
                 }
                 Err(e) => {
                     self.entries.workers.drained += dropped;
-                    self.entries.fail(&mut self.core, number, code_of(&e), &e);
+                    self.entries.fail(number, code_of(&e), &e);
                 }
             },
         }
@@ -165,7 +165,7 @@ impl Receiver {
                 let start = slot.range.start;
                 let end = piece.end.min(slot.range.end);
                 let within = at - start..end - start;
-                self.core.tally.resumed += end - at;
+                self.entries.core.tally.resumed += end - at;
                 at = end;
                 if matches!(&slot.item.state, State::Part(part) if !part.cleared) {
                     let (code, why) = if slot.item.stripe.is_some() {
@@ -173,26 +173,21 @@ impl Receiver {
                     } else {
                         (Exit::SourceChanged, NEW_HOLES)
                     };
-                    self.entries.fail(&mut self.core, number, code, &why);
+                    self.entries.fail(number, code, &why);
                     continue;
                 }
                 if let State::Part(part) = &mut slot.item.state {
                     let blocks = part.tree.set_hole(&within);
                     let size = slot.range.end - start;
                     if blocks.is_empty() {
-                        self.entries.written(&mut self.core, number, &within, &[]);
+                        self.entries.written(number, &within, &[]);
                     } else {
                         let last = block_range(blocks.end - 1, size).end;
-                        self.entries.written(
-                            &mut self.core,
-                            number,
-                            &(within.start..blocks.start * BLOCK),
-                            &[],
-                        );
                         self.entries
-                            .written(&mut self.core, number, &(last..within.end), &[]);
+                            .written(number, &(within.start..blocks.start * BLOCK), &[]);
+                        self.entries.written(number, &(last..within.end), &[]);
                     }
-                    self.entries.settle(&mut self.core, number);
+                    self.entries.settle(number);
                 }
             }
         }
@@ -206,8 +201,7 @@ impl Receiver {
         {
             let block = block_range(index, size);
             let leaves = Box::new(Leaves::new(block.end - block.start));
-            self.entries
-                .hash_block(&mut self.core, number, index, size, leaves);
+            self.entries.hash_block(number, index, size, leaves);
         }
     }
 
@@ -228,7 +222,7 @@ impl Receiver {
 
     /// Takes what arrived on further parallel sessions.
     pub(super) fn read_lanes(&mut self) {
-        let Some(lanes) = self.core.lanes().cloned() else {
+        let Some(lanes) = self.entries.core.lanes().cloned() else {
             return;
         };
         for event in lanes.take_events() {
@@ -238,7 +232,7 @@ impl Receiver {
                     number,
                     why: Some(why),
                     ..
-                } => self.core.log.add(Exit::Ok, lost(number, &why)),
+                } => self.entries.core.log.add(Exit::Ok, lost(number, &why)),
                 // Workers are for sessions that are there: a peer may ask for some that never come.
                 LaneEvent::Joined(_) => self.entries.workers.pool.grow(lanes.up()),
                 LaneEvent::Left { .. } | LaneEvent::Unreadable(..) => {}
@@ -257,12 +251,12 @@ impl Receiver {
         let mut pieces = mem::take(&mut self.entries.content.pieces);
         for run in runs {
             let range = run.number + run.offset..run.number + run.end();
-            if self.core.fault.is_some() {
+            if self.entries.core.fault.is_some() {
                 break;
             }
             if range.end > self.entries.table.end() {
                 let text = "the peer sent content that was never listed";
-                self.core.fail(TransferError::protocol(text));
+                self.entries.core.fail(TransferError::protocol(text));
                 break;
             }
             pieces.clear();
@@ -271,7 +265,7 @@ impl Receiver {
                 .missing
                 .take(range.clone(), &mut pieces);
             let new = pieces.iter().map(|piece| piece.end - piece.start).sum();
-            if !self.entries.arrives(&mut self.core, new) {
+            if !self.entries.arrives(new) {
                 break;
             }
             let len = u32::try_from(run.bytes.len()).unwrap_or(u32::MAX);
@@ -290,7 +284,7 @@ impl Receiver {
                 self.place_piece(piece, &mut stay);
             }
             if let Err(why) = self.entries.content.check_pieces() {
-                self.core.fail(TransferError::protocol(why));
+                self.entries.core.fail(TransferError::protocol(why));
             }
         }
         self.entries.content.pieces = pieces;
@@ -304,7 +298,7 @@ impl Receiver {
 
     /// Gives the buffer of a load back to the session on which the load arrived.
     pub(super) fn lane_load_done(&mut self, load: Load) {
-        let Some((lanes, lane)) = self.core.lanes().zip(load.lane) else {
+        let Some((lanes, lane)) = self.entries.core.lanes().zip(load.lane) else {
             return;
         };
         let last = load
@@ -340,7 +334,7 @@ impl Receiver {
         }
         self.check_space();
         if let Err(why) = self.entries.dest.space.reserve(size - before) {
-            self.entries.fail(&mut self.core, file, Exit::NoSpace, &why);
+            self.entries.fail(file, Exit::NoSpace, &why);
             return Ok(());
         }
         if let Some(State::Part(part)) = self.entries.table.get_mut(file).map(|s| &mut s.item.state)
@@ -350,7 +344,7 @@ impl Receiver {
         self.entries.content.request(end..start + size);
         self.entries
             .content
-            .send_wants(&mut self.core.out, self.entries.table.next());
+            .send_wants(&mut self.entries.core.out, self.entries.table.next());
         Ok(())
     }
 
@@ -372,16 +366,15 @@ impl Receiver {
             .first()
             .map_or(self.entries.table.end(), |r| r.start);
         let upto = first / BLOCK * BLOCK;
-        self.reports.take(&mut self.core, FILE, upto);
+        self.reports.take(&mut self.entries.core, FILE, upto);
     }
 }
 
 impl Drop for Receiver {
     /// Removes an incomplete file that came through a pipe: no later run can continue it.
     fn drop(&mut self) {
-        if self.entries.dest.rules.pipe && !self.core.is_finished() {
-            self.entries
-                .abandon(&mut self.core, FILE, Exit::INTERRUPTED);
+        if self.entries.dest.rules.pipe && !self.entries.core.is_finished() {
+            self.entries.abandon(FILE, Exit::INTERRUPTED);
         }
     }
 }

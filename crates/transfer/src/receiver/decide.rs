@@ -20,7 +20,6 @@ use crate::{
     error::TransferError,
     ranges::RangeSet,
     reach::Reach,
-    role::RoleCore,
     wire::{BLOCK, Entry, Exit, Kind, Message, Root, path},
 };
 
@@ -65,7 +64,6 @@ impl Entries {
     /// Decides on one entry.
     pub(super) fn decide(
         &mut self,
-        core: &mut RoleCore,
         entry: &Entry,
         left_out: Option<&'static str>,
     ) -> Result<(), TransferError> {
@@ -83,7 +81,7 @@ impl Entries {
         };
         let waits = entry.kind == Kind::File && before.is_some_and(|file| self.is_given_up(file));
         if entry.kind == Kind::File && !waits {
-            core.progress.found(entry.size);
+            self.core.progress.found(entry.size);
         }
         let refused = match before {
             Some(_) if !waits => Some((Exit::DestError, SAME_NAME)),
@@ -95,18 +93,18 @@ impl Entries {
             }),
         };
         if let Some((code, why)) = refused {
-            self.fail(core, number, code, &why);
+            self.fail(number, code, &why);
             return Ok(());
         }
         let made = match entry.kind {
             _ if let Err(refusal) = admit(entry, &self.dest.rules) => Err(refusal),
             Kind::File if waits => {
-                self.wait_for_name(core, number, entry);
+                self.wait_for_name(number, entry);
                 Ok(())
             }
-            Kind::File => self.decide_file(core, number, entry),
+            Kind::File => self.decide_file(number, entry),
             Kind::Dir => {
-                let tally = &mut core.tally;
+                let tally = &mut self.core.tally;
                 self.dest.decide_dir(tally, entry, meta, self.table.next())
             }
             Kind::Symlink | Kind::HardLink => match self.table.get_mut(number) {
@@ -119,17 +117,12 @@ impl Entries {
             },
         };
         if let Err(refusal) = made {
-            self.refuse(core, number, &refusal);
+            self.refuse(number, &refusal);
         }
         Ok(())
     }
 
-    pub(super) fn decide_file(
-        &mut self,
-        core: &mut RoleCore,
-        number: u64,
-        entry: &Entry,
-    ) -> Result<(), Refusal> {
+    pub(super) fn decide_file(&mut self, number: u64, entry: &Entry) -> Result<(), Refusal> {
         let Some(slot) = self.table.get_mut(number) else {
             return Ok(());
         };
@@ -155,8 +148,8 @@ impl Entries {
             }
         }
         match decision {
-            Decision::Stay => self.skip(core, number),
-            Decision::Same => self.keep_same(core, number, entry)?,
+            Decision::Stay => self.skip(number),
+            Decision::Same => self.keep_same(number, entry)?,
             Decision::Compare => {
                 if let Some(slot) = self.table.get_mut(number) {
                     slot.item.replaces = true;
@@ -172,7 +165,7 @@ impl Entries {
                         self.dest.wait_for_folder(&slot.item)?;
                     }
                 }
-                self.want(core, number, entry, target, collected);
+                self.want(number, entry, target, collected);
             }
         }
         Ok(())
@@ -190,16 +183,9 @@ impl Entries {
     }
 
     /// Requests all of the file, or what an earlier run did not complete.
-    fn want(
-        &mut self,
-        core: &mut RoleCore,
-        number: u64,
-        entry: &Entry,
-        target: Target,
-        collected: Collected,
-    ) {
+    fn want(&mut self, number: u64, entry: &Entry, target: Target, collected: Collected) {
         if entry.size == 0 {
-            return self.decide_empty(core, number);
+            return self.decide_empty(number);
         }
         if collected == Collected::Complete {
             return self.check_collected(number, target, entry);
@@ -209,7 +195,7 @@ impl Entries {
             return;
         }
         if let Err(why) = self.dest.space.reserve(entry.allocated) {
-            return self.fail(core, number, Exit::NoSpace, &why);
+            return self.fail(number, Exit::NoSpace, &why);
         }
         let Some(slot) = self.table.get_mut(number) else {
             return;
@@ -270,13 +256,13 @@ impl Entries {
 
     /// Keeps the existing file, and reports that to the sender, which need not read its own. Without a
     /// text it is no warning.
-    fn skip(&mut self, core: &mut RoleCore, number: u64) {
-        core.out.push(&Message::Trouble {
+    fn skip(&mut self, number: u64) {
+        self.core.out.push(&Message::Trouble {
             file: number,
             code: Exit::Ok,
             text: Vec::new(),
         });
-        self.was_there(core, number);
+        self.was_there(number);
         // The name stays taken: an entry listed by it once more is refused.
         if let Some(slot) = self.table.get(number) {
             self.content.missing.remove(slot.range.clone());
@@ -285,20 +271,20 @@ impl Entries {
     }
 
     /// Keeps an existing file that counts as the same: only its facts may differ.
-    fn keep_same(&mut self, core: &mut RoleCore, number: u64, entry: &Entry) -> io::Result<()> {
+    fn keep_same(&mut self, number: u64, entry: &Entry) -> io::Result<()> {
         let empty = entry.size == 0;
         if let Some(slot) = self.table.get(number) {
             self.dest.set_facts(&slot.item, empty)?;
         }
         if empty {
-            core.last_root = Some(blake3::hash(b"").into());
+            self.core.last_root = Some(blake3::hash(b"").into());
         }
-        core.tally.resumed += entry.size;
-        self.skip(core, number);
+        self.core.tally.resumed += entry.size;
+        self.skip(number);
         Ok(())
     }
 
-    fn decide_empty(&mut self, core: &mut RoleCore, number: u64) {
+    fn decide_empty(&mut self, number: u64) {
         if let Some(slot) = self.table.get_mut(number) {
             let hash = blake3::hash(b"").into();
             slot.item.root = Some(Root {
@@ -310,7 +296,7 @@ impl Entries {
                 bytes: Vec::new(),
                 left: 0,
             };
-            self.settle(core, number);
+            self.settle(number);
         }
     }
 

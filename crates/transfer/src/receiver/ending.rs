@@ -30,7 +30,7 @@ impl Receiver {
             Err(broken) => {
                 let slot = broken.task.file.and_then(|n| self.entries.table.get(n));
                 let name = slot.map_or_else(String::new, |s| path::show(&s.item.path));
-                self.core.fail(broken.error(&name));
+                self.entries.core.fail(broken.error(&name));
             }
         }
     }
@@ -39,7 +39,7 @@ impl Receiver {
         match done {
             WriteDone::Small(endings) => {
                 for (number, ending) in endings {
-                    self.entries.small_done(&mut self.core, number, ending);
+                    self.entries.small_done(number, ending);
                 }
             }
             WriteDone::Load { load, written } => {
@@ -58,19 +58,17 @@ impl Receiver {
                 number,
                 index,
                 value,
-            } => self
-                .entries
-                .block_done(&mut self.core, number, index, value),
+            } => self.entries.block_done(number, index, value),
             WriteDone::Verified { number, checked } => {
-                self.entries.verified(&mut self.core, number, checked);
+                self.entries.verified(number, checked);
             }
             WriteDone::Reused {
                 number,
                 count,
                 done,
-            } => self.entries.reused(&mut self.core, number, count, done),
+            } => self.entries.reused(number, count, done),
             WriteDone::Checked { number, root } => {
-                self.entries.checked(&mut self.core, number, root.ok());
+                self.entries.checked(number, root.ok());
             }
             WriteDone::Committed {
                 number,
@@ -78,11 +76,11 @@ impl Receiver {
                 ending,
             } => {
                 self.entries.workers.completing -= usize::from(striped);
-                self.entries.committed(&mut self.core, number, ending);
+                self.entries.committed(number, ending);
             }
             WriteDone::Twin { number, done } => self.twin_made(number, done),
             WriteDone::Deleted(deleted) => {
-                deleted.note(&mut self.core);
+                deleted.note(&mut self.entries.core);
                 self.finish();
             }
             WriteDone::Finished { problems, synced } => self.finished(problems, synced),
@@ -93,13 +91,10 @@ impl Receiver {
     fn run_written(&mut self, run: Written) {
         let slot = self.entries.table.get(run.number);
         match run.outcome {
-            Ok(()) => self
-                .entries
-                .written(&mut self.core, run.number, &run.range, &run.leaves),
+            Ok(()) => self.entries.written(run.number, &run.range, &run.leaves),
             // It may have failed before.
             Err(e) if slot.is_some_and(|s| matches!(s.item.state, State::Part(_))) => {
-                self.entries
-                    .fail(&mut self.core, run.number, Exit::of_write(&e), &e);
+                self.entries.fail(run.number, Exit::of_write(&e), &e);
             }
             Err(_) => {}
         }
@@ -124,26 +119,26 @@ impl Receiver {
         let promised = self.stage == Stage::Listing
             && slot.is_some_and(|slot| self.entries.names.promise(&slot.item.path));
         if listed {
-            self.entries.abandon(&mut self.core, file, code);
+            self.entries.abandon(file, code);
         }
         if promised {
-            self.core.progress.retry();
+            self.entries.core.progress.retry();
             return;
         }
-        self.core.tally.files_failed += u64::from(code != Exit::Ok);
+        self.entries.core.tally.files_failed += u64::from(code != Exit::Ok);
         let text = path::show(text);
-        self.core.log.add(code, text);
+        self.entries.core.log.add(code, text);
     }
 
     /// Ends the listing: entries that were to be listed again and were not have failed.
     pub(super) fn end_promises(&mut self) {
         let left = self.entries.names.take_promises();
         if left > 0 {
-            self.core.tally.files_failed += left;
+            self.entries.core.tally.files_failed += left;
             let text = format!(
                 "{left} files that had changed were to be listed again, and the sender did not do so"
             );
-            self.core.log.add(Exit::SourceChanged, text);
+            self.entries.core.log.add(Exit::SourceChanged, text);
         }
     }
 
@@ -166,7 +161,8 @@ impl Receiver {
             let bytes = slot.map_or(0, Slot::size);
             let Some(over) = self.entries.table.pop_if(is_over) else {
                 let next = self.entries.table.get(number);
-                self.core
+                self.entries
+                    .core
                     .progress
                     .set_current(next.map(|slot| (number, &slot.item.path[..])));
                 return;
@@ -177,7 +173,7 @@ impl Receiver {
             self.entries.names.release(&over.path, number);
             if over.is_file && !self.entries.names.is_to_come(&over.path) {
                 let ok = matches!(over.state, State::InPlace);
-                self.core.progress.file_over(FileOver {
+                self.entries.core.progress.file_over(FileOver {
                     path: over.path,
                     bytes,
                     ok,
@@ -206,7 +202,7 @@ impl Receiver {
         let Some(delete) = rules.mirror.delete else {
             return false;
         };
-        match mirror.walk(tree.root(), rules, &self.core.log) {
+        match mirror.walk(tree.root(), rules, &self.entries.core.log) {
             Ok((walk, waiting)) => {
                 self.stage = Stage::Deleting;
                 self.entries.workers.pool.push(WriteJob::Delete {
@@ -218,7 +214,7 @@ impl Receiver {
                 true
             }
             Err(nothing) => {
-                nothing.note(&mut self.core);
+                nothing.note(&mut self.entries.core);
                 false
             }
         }
@@ -238,7 +234,11 @@ impl Receiver {
             let name = path::split(path).1;
             let part =
                 journal::part_of(&self.entries.dest.tree.root(), self.entries.dest.tag, path);
-            part != name && !self.entries.dest.remove_beside(&mut self.core, path, &part)
+            part != name
+                && !self
+                    .entries
+                    .dest
+                    .remove_beside(&mut self.entries.core, path, &part)
         });
         self.entries.workers.journal.drop_unclaimed(&names);
     }
@@ -246,7 +246,7 @@ impl Receiver {
     /// Folders get their times, and everything reaches the disk.
     pub(super) fn finish(&mut self) {
         self.stage = Stage::Finishing;
-        self.core.progress.set_phase(Phase::Finishing);
+        self.entries.core.progress.set_phase(Phase::Finishing);
         let Destination { tree, folders, .. } = &mut self.entries.dest;
         self.entries
             .workers
@@ -257,7 +257,7 @@ impl Receiver {
     /// the disk, or not. The sender gets a report.
     pub(super) fn finished(&mut self, problems: Vec<(Exit, String)>, synced: io::Result<()>) {
         for (code, text) in problems {
-            self.core.trouble(NOT_LISTED, code, text);
+            self.entries.core.trouble(NOT_LISTED, code, text);
         }
         if self.stage < Stage::Finishing {
             self.entries.dest.folders.closed();
@@ -270,10 +270,10 @@ impl Receiver {
             .as_ref()
             .is_some_and(Reread::was_cached)
         {
-            self.core.warn(CACHED.into());
+            self.entries.core.warn(CACHED.into());
         }
         for text in self.entries.dest.tree.root().lacks().take() {
-            self.core.warn(text);
+            self.entries.core.warn(text);
         }
         match synced {
             Ok(()) if self.entries.workers.disks.is_some() => {
@@ -281,31 +281,31 @@ impl Receiver {
                     .entries
                     .workers
                     .journal
-                    .synced(self.core.tally.files_failed == 0);
-                self.entries.workers.note(&mut self.core, noted);
+                    .synced(self.entries.core.tally.files_failed == 0);
+                self.entries.workers.note(&mut self.entries.core, noted);
             }
             Ok(()) => self.entries.workers.journal.settle(),
             Err(e) => self.not_on_disk(&e),
         }
-        self.core.progress.set(&self.core.tally);
-        self.core.finish();
+        self.entries.core.progress.set(&self.entries.core.tally);
+        self.entries.core.finish();
     }
 
     /// A sync has failed: no file of this run is known to be on the disk.
     pub(super) fn not_on_disk(&mut self, e: &io::Error) {
         let code = Exit::of_write(e);
-        let lost = std::mem::take(&mut self.core.tally.files_ok);
-        self.core.tally.files_failed += lost;
+        let lost = std::mem::take(&mut self.entries.core.tally.files_ok);
+        self.entries.core.tally.files_failed += lost;
         let next = match self.entries.workers.journal.sync_failed() {
             Ok(()) => "the next run sends again what may not be on the disk".to_string(),
             Err(e) => format!("the journal cannot be written ({e}): give --verify-disk next time"),
         };
         let text = format!("{e}; {next}");
-        if lost == 0 && self.core.log.has(code) {
+        if lost == 0 && self.entries.core.log.has(code) {
             // Each of them has been reported.
             return;
         }
-        self.core.trouble(NOT_LISTED, code, text);
+        self.entries.core.trouble(NOT_LISTED, code, text);
     }
 
     /// Makes the entry a link to the file that is its target.
@@ -325,18 +325,18 @@ impl Receiver {
                 });
             }
             Ok(made) => self.linked(number, matches!(made, HardLink::Made)),
-            Err(refusal) => self.entries.refuse(&mut self.core, number, &refusal),
+            Err(refusal) => self.entries.refuse(number, &refusal),
         }
     }
 
     /// Notes that the link is in place: `made`, or already there.
     fn linked(&mut self, number: u64, made: bool) {
         if made {
-            self.core.tally.files_ok += 1;
+            self.entries.core.tally.files_ok += 1;
         } else {
-            self.entries.was_there(&mut self.core, number);
+            self.entries.was_there(number);
         }
-        self.entries.abandon(&mut self.core, number, Exit::Ok);
+        self.entries.abandon(number, Exit::Ok);
         self.entries.is_in_place(number);
     }
 
@@ -346,13 +346,11 @@ impl Receiver {
             return;
         };
         if let State::GivenUp = std::mem::replace(&mut slot.item.state, State::Over) {
-            return self.entries.name_is_free(&mut self.core, number);
+            return self.entries.name_is_free(number);
         }
         match done {
             Ok(made) => self.linked(number, made),
-            Err(e) => self
-                .entries
-                .fail(&mut self.core, number, Exit::of_write(&e), &e),
+            Err(e) => self.entries.fail(number, Exit::of_write(&e), &e),
         }
     }
 }

@@ -26,6 +26,7 @@ use crate::{
 
 /// Listed entries, and the parts that they go through.
 pub(super) struct Entries {
+    pub(super) core: RoleCore,
     pub(super) table: Table<Incoming>,
     pub(super) names: Names,
     pub(super) dest: Destination,
@@ -67,20 +68,13 @@ impl Entries {
     }
 
     /// Counts bytes of content that are here; false if that ends the transfer.
-    pub(super) fn arrives(&mut self, core: &mut RoleCore, bytes: u64) -> bool {
+    pub(super) fn arrives(&mut self, bytes: u64) -> bool {
         let arrived = self.dest.space.arrive(bytes);
-        arrived.map_err(|e| core.fail(e)).is_ok()
+        arrived.map_err(|e| self.core.fail(e)).is_ok()
     }
 
     /// Starts a job that hashes the unknown leaves, now that the block is complete.
-    pub(super) fn hash_block(
-        &mut self,
-        core: &mut RoleCore,
-        number: u64,
-        index: u64,
-        size: u64,
-        leaves: Box<Leaves>,
-    ) {
+    pub(super) fn hash_block(&mut self, number: u64, index: u64, size: u64, leaves: Box<Leaves>) {
         match self.part_file(number) {
             Ok(file) => self.workers.pool.push(WriteJob::Block {
                 number,
@@ -89,30 +83,24 @@ impl Entries {
                 file,
                 leaves,
             }),
-            Err(e) => self.fail(core, number, code_of(&e), &e),
+            Err(e) => self.fail(number, code_of(&e), &e),
         }
     }
 
     /// Abandons this file, which cannot be written.
-    pub(super) fn fail(
-        &mut self,
-        core: &mut RoleCore,
-        file: u64,
-        code: Exit,
-        why: &dyn fmt::Display,
-    ) {
+    pub(super) fn fail(&mut self, file: u64, code: Exit, why: &dyn fmt::Display) {
         let Some(slot) = self.table.get(file) else {
             return;
         };
         let text = format!("{}: {why}", path::show(&slot.item.path));
-        core.tally.files_failed += u64::from(slot.item.is_file || code != Exit::Ok);
-        core.trouble(file, code, text);
-        self.abandon(core, file, code);
+        self.core.tally.files_failed += u64::from(slot.item.is_file || code != Exit::Ok);
+        self.core.trouble(file, code, text);
+        self.abandon(file, code);
     }
 
     /// Abandons this file, which is refused.
-    pub(super) fn refuse(&mut self, core: &mut RoleCore, file: u64, refusal: &Refusal) {
-        self.fail(core, file, refusal.code, &refusal.why);
+    pub(super) fn refuse(&mut self, file: u64, refusal: &Refusal) {
+        self.fail(file, refusal.code, &refusal.why);
     }
 
     /// Lets a file that is there, or has failed, be listed again as it is now: it need not wait for
@@ -126,7 +114,7 @@ impl Entries {
     }
 
     /// Gives a file up. A large part is kept for the next run unless its source is gone.
-    pub(super) fn abandon(&mut self, core: &mut RoleCore, file: u64, code: Exit) {
+    pub(super) fn abandon(&mut self, file: u64, code: Exit) {
         let Some(slot) = self.table.get_mut(file) else {
             return;
         };
@@ -143,12 +131,12 @@ impl Entries {
             State::Memory { bytes, .. } => self.content.resident -= bytes.len(),
             // What the worker has is counted until it is done, and its result is not waited for.
             State::Working => slot.item.state = State::GivenUp,
-            State::Part(part) => self.drop_part(core, file, &part, !gone),
+            State::Part(part) => self.drop_part(file, &part, !gone),
             _ => {}
         }
     }
 
-    fn drop_part(&mut self, core: &mut RoleCore, file: u64, part: &Part, keep: bool) {
+    fn drop_part(&mut self, file: u64, part: &Part, keep: bool) {
         self.content.uncount(part);
         if self
             .table
@@ -165,7 +153,7 @@ impl Entries {
             let path = self.table.get(file).map(|slot| slot.item.path.clone());
             let path = path.unwrap_or_default();
             let gone = self.dest.remove_beside(
-                core,
+                &mut self.core,
                 &path,
                 &state_names::part_name(path::split(&path).1, self.dest.tag),
             );
@@ -179,8 +167,8 @@ impl Entries {
     }
 
     /// Counts a file that was already there.
-    pub(super) fn was_there(&mut self, core: &mut RoleCore, file: u64) {
-        core.tally.files_skipped += 1;
+    pub(super) fn was_there(&mut self, file: u64) {
+        self.core.tally.files_skipped += 1;
         if let Some(slot) = self.table.get_mut(file) {
             slot.item.stayed = true;
         }
@@ -206,19 +194,19 @@ impl Entries {
     }
 
     /// A worker still has one of this name that was given up.
-    pub(super) fn wait_for_name(&mut self, core: &mut RoleCore, number: u64, entry: &Entry) {
+    pub(super) fn wait_for_name(&mut self, number: u64, entry: &Entry) {
         let before = self.names.wait(&entry.path, number);
         let waits = before.and_then(|before| self.table.get(before));
         if waits.is_some_and(|slot| matches!(slot.item.state, State::Waits(_))) {
             self.names.wait(&entry.path, before.unwrap_or(number));
-            self.fail(core, number, Exit::DestError, &SAME_NAME);
+            self.fail(number, Exit::DestError, &SAME_NAME);
         } else if let Some(slot) = self.table.get_mut(number) {
             slot.item.state = State::Waits(Box::new(entry.clone()));
         }
     }
 
     /// The worker that had the file `number` is done: what waits for its name is decided on.
-    pub(super) fn name_is_free(&mut self, core: &mut RoleCore, number: u64) {
+    pub(super) fn name_is_free(&mut self, number: u64) {
         let Some(slot) = self.table.get(number) else {
             return;
         };
@@ -238,10 +226,11 @@ impl Entries {
             }
         };
         if self.named_before(next).is_some() {
-            self.fail(core, next, Exit::DestError, &SAME_NAME);
-        } else if let Err(refusal) = self.decide_file(core, next, &entry) {
-            self.refuse(core, next, &refusal);
+            self.fail(next, Exit::DestError, &SAME_NAME);
+        } else if let Err(refusal) = self.decide_file(next, &entry) {
+            self.refuse(next, &refusal);
         }
-        self.content.send_wants(&mut core.out, self.table.next());
+        self.content
+            .send_wants(&mut self.core.out, self.table.next());
     }
 }

@@ -49,44 +49,44 @@ fn in_place(core: &mut RoleCore, item: &mut Incoming, journal: &mut Journal, roo
 
 impl Entries {
     /// Acts on a file whose content or root has become known.
-    pub(super) fn settle(&mut self, core: &mut RoleCore, number: u64) {
+    pub(super) fn settle(&mut self, number: u64) {
         let Some(slot) = self.table.get_mut(number) else {
             return;
         };
         let (size, item) = (slot.size(), &mut slot.item);
         let Some(root) = item.root else { return };
         match &item.state {
-            State::Memory { left: 0, .. } => self.settle_small(core, number),
+            State::Memory { left: 0, .. } => self.settle_small(number),
             State::Checking(Some(ours)) => {
                 if *ours == (root.hash, root.sparse) {
                     if item.collected {
-                        return self.commit_collected(core, number);
+                        return self.commit_collected(number);
                     }
                     let plain = plain_root(item);
                     if let Err(e) = self.dest.set_facts(item, self.dest.rules.checksum) {
                         let why = format!(
                             "the content is the same, but its permissions or time cannot be set: {e}"
                         );
-                        return self.fail(core, number, Exit::of_write(&e), &why);
+                        return self.fail(number, Exit::of_write(&e), &why);
                     }
-                    core.tally.resumed += size;
-                    self.was_there(core, number);
-                    core.last_root = plain;
+                    self.core.tally.resumed += size;
+                    self.was_there(number);
+                    self.core.last_root = plain;
                     if let Some(slot) = self.table.get_mut(number) {
                         self.workers.journal.found(&slot.item.path);
                         slot.item.state = State::InPlace;
                     }
                 } else {
-                    self.want_instead(core, number);
+                    self.want_instead(number);
                 }
             }
             State::Part(part) if part.compared.is_none() => {
                 let ours = part.tree.root();
                 if let Some(ours) = ours {
                     if ours == root.hash && root.sparse == part.tree.has_holes() {
-                        self.commit(core, number, false);
+                        self.commit(number, false);
                     } else {
-                        self.differs(core, number);
+                        self.differs(number);
                     }
                 }
             }
@@ -96,15 +96,15 @@ impl Entries {
 
     /// Requests the whole file, as the existing one is not the same after all, if it may be
     /// replaced.
-    fn want_instead(&mut self, core: &mut RoleCore, number: u64) {
+    fn want_instead(&mut self, number: u64) {
         match self.table.get(number).and_then(|slot| slot.item.stands) {
-            Some(why) => self.fail(core, number, Exit::DestError, &why),
-            None if self.reuses_instead(number) => self.content.ask_for_blocks(&mut core.out),
-            None => self.want_anew(core, number),
+            Some(why) => self.fail(number, Exit::DestError, &why),
+            None if self.reuses_instead(number) => self.content.ask_for_blocks(&mut self.core.out),
+            None => self.want_anew(number),
         }
     }
 
-    pub(super) fn small_done(&mut self, core: &mut RoleCore, number: u64, ending: Ending) {
+    pub(super) fn small_done(&mut self, number: u64, ending: Ending) {
         let Some(slot) = self.table.get_mut(number) else {
             return;
         };
@@ -113,59 +113,58 @@ impl Entries {
         self.workers.writing -= bytes;
         self.workers.drained += bytes as u64;
         if let State::GivenUp = std::mem::replace(&mut slot.item.state, State::Over) {
-            return self.name_is_free(core, number);
+            return self.name_is_free(number);
         }
         match ending {
             Ending::InPlace | Ending::Collected { .. } => {
                 let root = slot.item.root.map(|root| root.hash);
-                in_place(core, &mut slot.item, &mut self.workers.journal, root);
+                in_place(
+                    &mut self.core,
+                    &mut slot.item,
+                    &mut self.workers.journal,
+                    root,
+                );
             }
             Ending::Mismatch | Ending::Lost(_) if !slot.item.repaired => {
                 slot.item.repaired = true;
-                core.progress.retry();
-                self.want_anew(core, number);
+                self.core.progress.retry();
+                self.want_anew(number);
             }
-            Ending::Mismatch => self.fail_wrong(core, number, WRONG),
-            Ending::Lost(_) => self.fail_wrong(core, number, LOST),
-            Ending::Failed(e) => self.fail(core, number, Exit::of_write(&e), &e),
+            Ending::Mismatch => self.fail_wrong(number, WRONG),
+            Ending::Lost(_) => self.fail_wrong(number, LOST),
+            Ending::Failed(e) => self.fail(number, Exit::of_write(&e), &e),
             Ending::NotOnDisk(e) => {
                 let noted = self.workers.journal.sync_failed();
-                self.workers.note(core, noted);
-                self.fail(core, number, Exit::of_write(&e), &e);
+                self.workers.note(&mut self.core, noted);
+                self.fail(number, Exit::of_write(&e), &e);
             }
         }
     }
 
     /// Abandons a file whose content stayed wrong.
-    fn fail_wrong(&mut self, core: &mut RoleCore, number: u64, why: &str) {
+    fn fail_wrong(&mut self, number: u64, why: &str) {
         if self.dest.rules.alone {
-            return self.fail(core, number, Exit::VerifyFailed, &why);
+            return self.fail(number, Exit::VerifyFailed, &why);
         }
-        self.fail(core, number, Exit::VerifyFailed, &format!("{why}; {SAVED}"));
+        self.fail(number, Exit::VerifyFailed, &format!("{why}; {SAVED}"));
     }
 
-    pub(super) fn block_done(
-        &mut self,
-        core: &mut RoleCore,
-        number: u64,
-        index: u64,
-        value: io::Result<Hash>,
-    ) {
+    pub(super) fn block_done(&mut self, number: u64, index: u64, value: io::Result<Hash>) {
         let value = match value {
             Ok(value) => value,
-            Err(e) => return self.fail(core, number, Exit::of_write(&e), &e),
+            Err(e) => return self.fail(number, Exit::of_write(&e), &e),
         };
         if let Some(State::Part(part)) = self.table.get_mut(number).map(|s| &mut s.item.state) {
             part.tree.set(index, value);
             if let Some(journal) = part.journal.filter(|_| !self.dest.rules.pipe) {
                 self.workers.journal.block(journal, index, &value);
             }
-            self.settle(core, number);
+            self.settle(number);
         }
     }
 
     /// Acts on roots that differ.
-    pub(super) fn differs(&mut self, core: &mut RoleCore, number: u64) {
+    pub(super) fn differs(&mut self, number: u64) {
         let Some(slot) = self.table.get_mut(number) else {
             return;
         };
@@ -174,30 +173,30 @@ impl Entries {
             return;
         };
         if slot.item.repaired {
-            self.commit(core, number, true);
+            self.commit(number, true);
             return;
         }
         slot.item.repaired = true;
         slot.item.root = None;
-        core.progress.retry();
+        self.core.progress.retry();
         if block_count(size) == 1 {
             part.tree.clear(0..1);
             let range = slot.range.clone();
-            self.content.repair(&mut core.out, number, vec![range]);
+            self.content.repair(&mut self.core.out, number, vec![range]);
         } else {
             part.compared = Some(0);
-            core.out.push(&Message::AskBlocks { file: number });
+            self.core.out.push(&Message::AskBlocks { file: number });
         }
     }
 
     /// Hands a complete small file whose root is known to the next job.
-    pub(super) fn settle_small(&mut self, core: &mut RoleCore, number: u64) {
+    pub(super) fn settle_small(&mut self, number: u64) {
         let Some(root) = self.table.get(number).and_then(|s| s.item.root) else {
             return;
         };
         let target = match self.target(number) {
             Ok(target) => target,
-            Err(e) => return self.fail(core, number, Exit::of_write(&e), &e),
+            Err(e) => return self.fail(number, Exit::of_write(&e), &e),
         };
         let Some(slot) = self.table.get_mut(number) else {
             return;
@@ -209,7 +208,7 @@ impl Entries {
             self.workers.writing += bytes.len();
             let batch = target.dir.kept(BATCH);
             if let Some(Err(e)) = replaced.map(|path| self.dest.mirror.backups.make(path)) {
-                return self.small_done(core, number, Ending::Failed(e));
+                return self.small_done(number, Ending::Failed(e));
             }
             self.workers.small.push(Small {
                 number,
@@ -219,12 +218,12 @@ impl Entries {
                 last,
             });
             if self.workers.small.len() >= batch {
-                self.write_small(core);
+                self.write_small();
             }
         }
     }
 
-    pub(super) fn checked(&mut self, core: &mut RoleCore, number: u64, root: Option<(Hash, bool)>) {
+    pub(super) fn checked(&mut self, number: u64, root: Option<(Hash, bool)>) {
         let Some(slot) = self.table.get_mut(number) else {
             return;
         };
@@ -234,14 +233,14 @@ impl Entries {
         match root {
             Some(root) => {
                 slot.item.state = State::Checking(Some(root));
-                core.progress.compared(slot.size());
-                self.settle(core, number);
+                self.core.progress.compared(slot.size());
+                self.settle(number);
             }
-            None => self.want_instead(core, number),
+            None => self.want_instead(number),
         }
     }
 
-    pub(super) fn committed(&mut self, core: &mut RoleCore, number: u64, ending: Ending) {
+    pub(super) fn committed(&mut self, number: u64, ending: Ending) {
         let Some(slot) = self.table.get_mut(number) else {
             return;
         };
@@ -259,9 +258,14 @@ impl Entries {
                     self.content.uncount(part);
                 }
                 let root = plain_root(&slot.item);
-                in_place(core, &mut slot.item, &mut self.workers.journal, root);
+                in_place(
+                    &mut self.core,
+                    &mut slot.item,
+                    &mut self.workers.journal,
+                    root,
+                );
                 if let Ending::Collected { generation, whole } = ending {
-                    core.out.push(&Message::Collected {
+                    self.core.out.push(&Message::Collected {
                         file: number,
                         generation,
                         whole,
@@ -270,10 +274,10 @@ impl Entries {
             }
             Ending::Mismatch => {
                 let lost = matches!(&slot.item.state, State::Part(part) if part.lost);
-                self.fail_wrong(core, number, if lost { LOST } else { WRONG });
+                self.fail_wrong(number, if lost { LOST } else { WRONG });
             }
-            Ending::Lost(tree) => return self.lost(core, number, tree),
-            Ending::Failed(e) => return self.fail(core, number, Exit::of_write(&e), &e),
+            Ending::Lost(tree) => return self.lost(number, tree),
+            Ending::Failed(e) => return self.fail(number, Exit::of_write(&e), &e),
             Ending::NotOnDisk(e) => {
                 if let Some(part) = slot.item.part()
                     && let Some(journal) = part.journal.take()
@@ -282,9 +286,9 @@ impl Entries {
                 }
                 if self.is_small(number) {
                     let noted = self.workers.journal.sync_failed();
-                    self.workers.note(core, noted);
+                    self.workers.note(&mut self.core, noted);
                 }
-                return self.fail(core, number, Exit::of_write(&e), &e);
+                return self.fail(number, Exit::of_write(&e), &e);
             }
         }
         if let Some(journal) = journal {
@@ -307,7 +311,7 @@ impl Entries {
     }
 
     /// Requests the whole file, from its beginning.
-    pub(super) fn want_anew(&mut self, core: &mut RoleCore, number: u64) {
+    pub(super) fn want_anew(&mut self, number: u64) {
         let Some(slot) = self.table.get_mut(number) else {
             return;
         };
@@ -319,17 +323,11 @@ impl Entries {
         } else {
             State::Wanted
         };
-        self.content.repair(&mut core.out, number, vec![range]);
+        self.content.repair(&mut self.core.out, number, vec![range]);
     }
 
     /// Bytes of a large file are in their place; blocks that are complete get their value.
-    pub(super) fn written(
-        &mut self,
-        core: &mut RoleCore,
-        number: u64,
-        within: &Range<u64>,
-        leaves: &[(u64, Hash)],
-    ) {
+    pub(super) fn written(&mut self, number: u64, within: &Range<u64>, leaves: &[(u64, Hash)]) {
         let slot = self.table.get_mut(number).filter(|_| !within.is_empty());
         let Some(slot) = slot else { return };
         let size = slot.size();
@@ -341,23 +339,18 @@ impl Entries {
                 && let Some(leaves) = self.content.take_whole(part, index)
             {
                 match leaves.value().filter(|_| size > BLOCK) {
-                    Some(value) => self.block_done(core, number, index, Ok(value)),
-                    None => self.hash_block(core, number, index, size, leaves),
+                    Some(value) => self.block_done(number, index, Ok(value)),
+                    None => self.hash_block(number, index, size, leaves),
                 }
             }
         }
     }
 
     /// Blocks of an earlier run were checked.
-    pub(super) fn verified(
-        &mut self,
-        core: &mut RoleCore,
-        number: u64,
-        checked: io::Result<Claims>,
-    ) {
+    pub(super) fn verified(&mut self, number: u64, checked: io::Result<Claims>) {
         let (good, bad) = match checked {
             Ok(checked) => checked,
-            Err(e) => return self.fail(core, number, Exit::of_write(&e), &e),
+            Err(e) => return self.fail(number, Exit::of_write(&e), &e),
         };
         let Some(slot) = self.table.get_mut(number) else {
             return;
@@ -366,39 +359,34 @@ impl Entries {
         let State::Part(part) = &mut slot.item.state else {
             return;
         };
-        core.tally.resumed += part.claim(good, size, &mut self.workers.journal);
+        self.core.tally.resumed += part.claim(good, size, &mut self.workers.journal);
         for index in &bad {
             let block = block_range(*index, size);
             self.content.request(start + block.start..start + block.end);
         }
         if !bad.is_empty() {
-            self.content.send_wants(&mut core.out, self.table.next());
+            self.content
+                .send_wants(&mut self.core.out, self.table.next());
         }
-        self.settle(core, number);
+        self.settle(number);
     }
 
     /// Starts the job for the small files that are ready.
-    pub(super) fn write_small(&mut self, core: &mut RoleCore) {
+    pub(super) fn write_small(&mut self) {
         if let Err((files, e)) = self.workers.write_small(&mut self.table) {
             for file in files {
                 let e = io::Error::new(e.kind(), e.to_string());
-                self.small_done(core, file.number, Ending::Failed(e));
+                self.small_done(file.number, Ending::Failed(e));
             }
         }
     }
 
     /// Notes that some blocks of the old file were copied; others are not the sender's.
-    pub(super) fn reused(
-        &mut self,
-        core: &mut RoleCore,
-        number: u64,
-        count: usize,
-        done: io::Result<Claims>,
-    ) {
+    pub(super) fn reused(&mut self, number: u64, count: usize, done: io::Result<Claims>) {
         self.content.reusing -= count;
         let (same, differ) = match done {
             Ok(done) => done,
-            Err(e) => return self.fail(core, number, Exit::of_write(&e), &e),
+            Err(e) => return self.fail(number, Exit::of_write(&e), &e),
         };
         let slot = self.table.get_mut(number);
         let Some((size, part)) = slot.and_then(|s| Some((s.size(), s.item.part()?))) else {
@@ -409,38 +397,33 @@ impl Entries {
             basis.pending -= count;
             basis.note(differ);
         }
-        core.tally.resumed += copied;
+        self.core.tally.resumed += copied;
         self.dest.space.release(copied);
-        if self.arrives(core, copied) {
-            self.all_compared(core, number);
+        if self.arrives(copied) {
+            self.all_compared(number);
         }
     }
 
     /// Requests the blocks that differ, after the last comparison.
-    fn all_compared(&mut self, core: &mut RoleCore, number: u64) {
+    fn all_compared(&mut self, number: u64) {
         let Some(slot) = self.table.get_mut(number) else {
             return;
         };
         let size = slot.size();
         match slot.item.part().and_then(|part| part.take_compared(size)) {
-            Some(bad) if bad.is_empty() => self.settle(core, number),
+            Some(bad) if bad.is_empty() => self.settle(number),
             Some(bad) => {
                 // The one that is known may be of before the request.
                 slot.item.root = None;
-                self.content.want_blocks(&mut core.out, (number, slot), bad);
+                self.content
+                    .want_blocks(&mut self.core.out, (number, slot), bad);
             }
             None => {}
         }
     }
 
     /// Compares the sender's blocks with ours, or with those of the old file.
-    pub(super) fn compare(
-        &mut self,
-        core: &mut RoleCore,
-        number: u64,
-        first: u64,
-        values: &[Hash],
-    ) {
+    pub(super) fn compare(&mut self, number: u64, first: u64, values: &[Hash]) {
         let Some(slot) = self.table.get_mut(number) else {
             return;
         };
@@ -452,12 +435,13 @@ impl Entries {
             if let Some(wanted) = part.take_values(size, first, values) {
                 let compared = self.compare_old((number, size), &old, promised, &wanted);
                 match compared {
-                    Ok(()) => self.all_compared(core, number),
-                    Err(refusal) => self.refuse(core, number, &refusal),
+                    Ok(()) => self.all_compared(number),
+                    Err(refusal) => self.refuse(number, &refusal),
                 }
             }
         } else if let Some(bad) = self.content.compare(slot, first, values) {
-            self.content.want_blocks(&mut core.out, (number, slot), bad);
+            self.content
+                .want_blocks(&mut self.core.out, (number, slot), bad);
         }
     }
 
@@ -491,7 +475,7 @@ impl Entries {
 
     /// Notes that the disk gave back other content than was written to it. For a large file `lost`
     /// has its blocks of that kind.
-    fn lost(&mut self, core: &mut RoleCore, number: u64, lost: Option<Lost>) {
+    fn lost(&mut self, number: u64, lost: Option<Lost>) {
         let slot = self.table.get_mut(number);
         let (Some(slot), Some((tree, bad))) = (slot, lost) else {
             return;
@@ -500,20 +484,21 @@ impl Entries {
         let Some(part) = slot.item.part() else { return };
         (part.tree, part.lost) = (*tree, true);
         if repaired {
-            return self.commit(core, number, true);
+            return self.commit(number, true);
         }
         part.compared = None;
         (slot.item.repaired, slot.item.root) = (true, None);
-        core.progress.retry();
+        self.core.progress.retry();
         let bad: RangeSet = bad.into_iter().map(|index| index..index + 1).collect();
         let bad = bad.iter().collect();
-        self.content.want_blocks(&mut core.out, (number, slot), bad);
+        self.content
+            .want_blocks(&mut self.core.out, (number, slot), bad);
     }
 
     /// Gives a complete part its name, or keeps it as NAME.bad.
-    fn commit(&mut self, core: &mut RoleCore, number: u64, bad: bool) {
+    fn commit(&mut self, number: u64, bad: bool) {
         if let Err(refusal) = self.start_commit(number, bad) {
-            self.refuse(core, number, &refusal);
+            self.refuse(number, &refusal);
         }
     }
 
@@ -542,7 +527,7 @@ impl Entries {
     }
 
     /// A stripe that an earlier run has completed is what the sender has: perhaps all are complete by now.
-    fn commit_collected(&mut self, core: &mut RoleCore, number: u64) {
+    fn commit_collected(&mut self, number: u64) {
         let opened = self.target(number).and_then(|target| {
             let file = target.open_part(|stat| self.dest.is_ours(stat))?;
             let stripe = target.stripe.ok_or(io::ErrorKind::NotFound)?;
@@ -555,12 +540,12 @@ impl Entries {
                 let part = Part::left(slot.size(), Arc::new(file), true);
                 self.content.stripes += 1;
                 slot.item.state = State::part(part);
-                core.tally.resumed += slot.size();
-                self.commit(core, number, false);
+                self.core.tally.resumed += slot.size();
+                self.commit(number, false);
             }
-            (Ok((false, _)), _) => self.want_anew(core, number),
+            (Ok((false, _)), _) => self.want_anew(number),
             (Ok(_), None) => {}
-            (Err(e), _) => self.fail(core, number, code_of(&e), &e),
+            (Err(e), _) => self.fail(number, code_of(&e), &e),
         }
     }
 }

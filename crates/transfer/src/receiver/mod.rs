@@ -100,7 +100,6 @@ enum Stage {
 
 /// The role that receives files.
 pub(crate) struct Receiver {
-    core: RoleCore,
     requested: Requested,
     entries: Entries,
     stage: Stage,
@@ -125,9 +124,9 @@ impl Receiver {
         let lock = Arc::clone(journal.lock());
         let disks = rules.sync.then(|| lock.disks()).transpose()?.map(Arc::new);
         Ok(Self {
-            core: RoleCore::of_receiver(progress, host.meter()),
             requested,
             entries: Entries {
+                core: RoleCore::of_receiver(progress, host.meter()),
                 table: Table::default(),
                 names: Names::new(lock.folds_case()),
                 dest: Destination::new((dir, base.rename), tag, rules, (lock, disks.clone())),
@@ -145,14 +144,14 @@ impl Receiver {
                 && slot.item.takes_root()
             {
                 slot.item.root = Some(root);
-                self.entries.settle(&mut self.core, root.file);
+                self.entries.settle(root.file);
             }
         }
     }
 
     /// Ends the transfer, as nothing has been written for too long.
     fn get_stuck(&mut self) {
-        self.core.fail(watch::stuck(self.reports.unheard));
+        self.entries.core.fail(watch::stuck(self.reports.unheard));
     }
 
     /// Lock that others wait for who want the destination: it lives until the last worker is done.
@@ -203,18 +202,18 @@ impl Receiver {
         self.check_space();
         entries.iter().try_for_each(|e| {
             let left_out = self.requested.check(e)?;
-            self.entries.decide(&mut self.core, e, left_out)
+            self.entries.decide(e, left_out)
         })?;
         self.entries
             .content
-            .send_wants(&mut self.core.out, self.entries.table.next());
+            .send_wants(&mut self.entries.core.out, self.entries.table.next());
         Ok(())
     }
 }
 
 impl Role for Receiver {
     fn core(&mut self) -> &mut RoleCore {
-        &mut self.core
+        &mut self.entries.core
     }
 
     fn handle(&mut self, message: Message) -> Result<(), TransferError> {
@@ -225,7 +224,7 @@ impl Role for Receiver {
                 if entries == self.entries.table.next() && self.stage == Stage::Listing =>
             {
                 self.stage = Stage::Listed;
-                self.core.progress.scan_done();
+                self.entries.core.progress.scan_done();
                 self.end_promises();
                 Ok(())
             }
@@ -257,7 +256,7 @@ impl Role for Receiver {
                 first,
                 values,
             } => {
-                self.entries.compare(&mut self.core, file, first, &values);
+                self.entries.compare(file, first, &values);
                 Ok(())
             }
             Message::Kept { paths } if self.stage == Stage::Listing => self
@@ -274,14 +273,14 @@ impl Role for Receiver {
 
     fn poll(&mut self, now: Instant, session: &mut dyn Session) {
         let mut moved = false;
-        while self.core.has_room(session)
+        while self.entries.core.has_room(session)
             && let Some(done) = self.entries.workers.pool.pop()
         {
             moved = true;
             self.answered(done);
         }
         self.read_lanes();
-        self.reports.unheard = !self.core.has_room(session);
+        self.reports.unheard = !self.entries.core.has_room(session);
         if self
             .reports
             .watch
@@ -289,15 +288,15 @@ impl Role for Receiver {
         {
             self.get_stuck();
         }
-        if self.core.fault.is_some() {
+        if self.entries.core.fault.is_some() {
             return;
         }
         self.hash_stored();
-        self.entries.write_small(&mut self.core);
+        self.entries.write_small();
         self.write_staged(now);
         self.pop_over();
         self.reports
-            .report(&mut self.core, self.entries.table.first(), now);
+            .report(&mut self.entries.core, self.entries.table.first(), now);
         self.tell_taken();
         self.close_folders();
         if self.stage == Stage::Listed
@@ -310,8 +309,8 @@ impl Role for Receiver {
             }
         }
         let noted = self.entries.workers.journal.flush();
-        self.entries.workers.note(&mut self.core, noted);
-        self.core.out.flush(session);
+        self.entries.workers.note(&mut self.entries.core, noted);
+        self.entries.core.out.flush(session);
     }
 
     fn is_waiting(&self) -> bool {
@@ -320,8 +319,8 @@ impl Role for Receiver {
 
     /// Workers are polled, or a report or a write is due.
     fn next_wake(&self, now: Instant) -> Option<Instant> {
-        let report = self.reports.due(&self.core.tally);
-        let report = report.filter(|_| !self.core.is_finished());
+        let report = self.reports.due(&self.entries.core.tally);
+        let report = report.filter(|_| !self.entries.core.is_finished());
         let write = self
             .entries
             .content
@@ -340,14 +339,14 @@ impl Role for Receiver {
     }
 
     fn takes_more(&self, session: &dyn Session) -> bool {
-        self.core.has_room(session)
+        self.entries.core.has_room(session)
             && !self.entries.dest.folders.are_too_many()
             && !self.entries.content.is_reusing_much()
             && self.entries.workers.completing < bounds::COMPLETING
     }
 
     fn keep_alive(&mut self) {
-        self.core.report(self.reports.resolved);
+        self.entries.core.report(self.reports.resolved);
     }
 
     fn for_lanes(&self) -> Option<u64> {

@@ -29,7 +29,7 @@ fn copy(dir: &Path, files: &[(&str, u64)], delete: bool) -> Vec<Exit> {
     }
     send_all(&mut receiver, files);
     finish(&mut receiver);
-    let failures = receiver.core.log.failures.iter();
+    let failures = receiver.entries.core.log.failures.iter();
     failures.map(|failure| failure.code).collect()
 }
 

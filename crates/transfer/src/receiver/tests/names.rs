@@ -21,7 +21,7 @@ fn two_files_listed_by_one_name_are_not_mixed() {
     ];
     let listed = Message::Entries { first: 0, entries };
     receiver.handle(listed).unwrap();
-    assert_eq!(receiver.core.tally.files_failed, 2);
+    assert_eq!(receiver.entries.core.tally.files_failed, 2);
     let wanted: u64 = receiver
         .entries
         .content
@@ -61,7 +61,7 @@ fn what_is_in_place_may_be_listed_again() {
         receiver.handle(Message::Roots(vec![root])).unwrap();
     };
     arrives(&mut receiver, 2, 3 << 20, b"older");
-    while receiver.core.tally.files_ok == 0 {
+    while receiver.entries.core.tally.files_ok == 0 {
         receiver.poll(Instant::EPOCH, &mut FakeSession::default());
         std::thread::yield_now();
     }
@@ -76,11 +76,11 @@ fn what_is_in_place_may_be_listed_again() {
     let listed = Message::Entries { first: 3, entries };
     receiver.handle(listed).unwrap();
     receiver.handle(Message::End { entries: 4 }).unwrap();
-    assert_eq!(receiver.core.tally.files_failed, 0);
+    assert_eq!(receiver.entries.core.tally.files_failed, 0);
     arrives(&mut receiver, 3, (3 << 20) + 5, b"younger");
     arrives(&mut receiver, 1, 0, &vec![7; 3 << 20]);
     finish(&mut receiver);
-    assert_eq!(receiver.core.verdict(), None);
+    assert_eq!(receiver.entries.core.verdict(), None);
     assert_eq!(fs::read(tmp.path().join("d/a")).unwrap(), b"younger");
 }
 
@@ -109,7 +109,7 @@ fn names_that_a_directory_does_not_distinguish_are_reported() {
         receiver
             .handle(Message::Entries { first: 0, entries })
             .unwrap();
-        assert_eq!(receiver.core.tally.files_failed, failed, "{folds}");
+        assert_eq!(receiver.entries.core.tally.files_failed, failed, "{folds}");
     }
 }
 
@@ -132,7 +132,7 @@ fn the_state_of_this_transfer_is_not_received_by_any_spelling() {
     receiver
         .handle(Message::Entries { first: 0, entries })
         .unwrap();
-    assert_eq!(receiver.core.tally.files_failed, 4);
+    assert_eq!(receiver.entries.core.tally.files_failed, 4);
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn what_may_not_be_on_the_disk_and_may_not_be_replaced_is_reported() {
     let listed = Message::Entries { first: 0, entries };
     receiver.handle(listed).unwrap();
     assert!(receiver.entries.content.missing.is_empty());
-    let error = receiver.core.verdict().unwrap();
+    let error = receiver.entries.core.verdict().unwrap();
     assert_eq!(error.code, Exit::DestError);
     assert!(error.text.contains("the disk failed"), "{error}");
 }
@@ -175,6 +175,6 @@ fn a_hole_is_not_taken_where_none_was_listed_in_a_part_that_is_continued() {
     let holes: Vec<_> = second.entries.content.missing.iter().collect();
     assert_eq!(holes.first(), Some(&(0..size)));
     second.handle(Message::Holes { ranges: holes }).unwrap();
-    let error = second.core.verdict().unwrap();
+    let error = second.entries.core.verdict().unwrap();
     assert_eq!(error.code, Exit::SourceChanged, "{error}");
 }

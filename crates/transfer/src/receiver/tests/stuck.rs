@@ -69,7 +69,7 @@ fn ends_after(hangs: Hangs, size: u64) -> (Duration, TransferError) {
     let mut now = start;
     let fault = loop {
         receiver.poll(now, &mut session);
-        if let Some(fault) = receiver.core.fault.take() {
+        if let Some(fault) = receiver.entries.core.fault.take() {
             break fault;
         }
         assert!(
@@ -162,7 +162,7 @@ fn what_was_given_up_with_a_worker_does_not_land_after_what_was_listed_again() {
     }
     arrives(&mut receiver, 1, 5, b"younger");
     finish(&mut receiver);
-    assert_eq!(receiver.core.verdict(), None);
+    assert_eq!(receiver.entries.core.verdict(), None);
     assert_eq!(fs::read(tmp.path().join("a")).unwrap(), b"younger");
     let wants = said(&session).into_iter();
     let wants = wants.filter(
@@ -198,7 +198,7 @@ fn what_gets_on_is_waited_for() {
     assert_eq!(look(&mut receiver, second, false), (false, Some(third)));
     assert!(look(&mut receiver, third, false).0);
     receiver.poll(third, &mut session);
-    let code = receiver.core.fault.as_ref().map(|e| e.code);
+    let code = receiver.entries.core.fault.as_ref().map(|e| e.code);
     assert_eq!(code, Some(Exit::DestError));
     gate.open();
 }
