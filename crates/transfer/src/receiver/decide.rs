@@ -222,12 +222,9 @@ impl Entries {
             .resume(part, (&self.dest, target), journal, sparse);
         let Some(resumed) = resumed else { return false };
         for blocks in resumed.claimed.chunks(VERIFY) {
-            self.workers.pool.push(WriteJob::Verify {
-                number,
-                size,
-                file: Arc::clone(&resumed.file),
-                blocks: blocks.to_vec(),
-            });
+            let file = Arc::clone(&resumed.file);
+            let job = WriteJob::verify(number, size, file, blocks.to_vec());
+            self.workers.pool.push(job);
         }
         let blocks = resumed.claimed.iter().map(|(index, _)| *index..*index + 1);
         if !self.reuse(number, blocks.collect(), false) {

@@ -205,12 +205,9 @@ impl Receiver {
         match mirror.walk(tree.root(), rules, &self.entries.core.log) {
             Ok((walk, waiting)) => {
                 self.stage = Stage::Deleting;
-                self.entries.workers.pool.push(WriteJob::Delete {
-                    walk,
-                    waiting,
-                    most: delete.most,
-                    disks: self.entries.workers.disks.clone(),
-                });
+                let disks = self.entries.workers.disks.clone();
+                let job = WriteJob::delete(walk, waiting, delete.most, disks);
+                self.entries.workers.pool.push(job);
                 true
             }
             Err(nothing) => {
@@ -315,14 +312,10 @@ impl Receiver {
         };
         match self.entries.dest.make_hard_link(&slot.item, entry) {
             Ok(HardLink::Impossible(copy)) => {
-                let (from, target) = *copy;
                 slot.item.state = State::Working;
-                self.entries.workers.pool.push(WriteJob::Twin {
-                    number,
-                    from,
-                    target,
-                    disks: self.entries.workers.disks.clone(),
-                });
+                let disks = self.entries.workers.disks.clone();
+                let job = WriteJob::twin(number, *copy, disks);
+                self.entries.workers.pool.push(job);
             }
             Ok(made) => self.linked(number, matches!(made, HardLink::Made)),
             Err(refusal) => self.entries.refuse(number, &refusal),

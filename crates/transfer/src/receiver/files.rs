@@ -462,13 +462,9 @@ impl Entries {
         let file = self.part_file(number).map_err(|e| of_part(&e))?;
         self.content.reusing += wanted.len();
         for blocks in wanted.chunks(REUSED) {
-            self.workers.pool.push(WriteJob::Reuse {
-                number,
-                size,
-                old: Arc::clone(old),
-                file: Arc::clone(&file),
-                blocks: blocks.to_vec(),
-            });
+            let files = (Arc::clone(old), Arc::clone(&file));
+            let job = WriteJob::reuse(number, size, files, blocks.to_vec());
+            self.workers.pool.push(job);
         }
         Ok(())
     }

@@ -38,15 +38,11 @@ pub(crate) struct Small {
     pub(crate) last: bool,
 }
 
+/// Work that is not done for each block.
+type Work = Box<dyn FnOnce(&mut Pages, &Stop) -> WriteDone + Send>;
+
 /// Jobs of the receiver's workers.
-#[derive(Debug)]
 pub(crate) enum WriteJob {
-    Small {
-        files: Vec<Small>,
-        /// File systems to sync, if any.
-        disks: Option<Arc<Disks>>,
-        reread: Option<Reread>,
-    },
     /// Writes what arrived.
     Load(Load),
     /// Hashes the leaves of a block that are not known.
@@ -57,62 +53,133 @@ pub(crate) enum WriteJob {
         file: Arc<File>,
         leaves: Box<Leaves>,
     },
+    Other(Task, Work),
+}
+
+/// File systems to sync, if any.
+type ToSync = Option<Arc<Disks>>;
+
+impl WriteJob {
+    fn other(
+        doing: &'static str,
+        file: Option<u64>,
+        work: impl FnOnce(&mut Pages, &Stop) -> WriteDone + Send + 'static,
+    ) -> Self {
+        Self::Other(Task::new(doing, file), Box::new(work))
+    }
+
+    /// Writes small files, and gives them their names.
+    pub(super) fn small(files: Vec<Small>, disks: ToSync, reread: Option<Reread>) -> Self {
+        let first = files.first().map(|f| f.number);
+        Self::other("writing small files from", first, move |scratch, stop| {
+            let reread = reread.as_ref().map(|options| (options, scratch));
+            WriteDone::Small(write_small(&files, disks.as_deref(), reread, stop))
+        })
+    }
+
     /// Checks whether these blocks of an earlier run hold what it claimed.
-    Verify {
+    pub(super) fn verify(
         number: u64,
         size: u64,
         file: Arc<File>,
         blocks: Vec<(u64, Hash)>,
-    },
-    /// Copies those of these blocks that the old file has.
-    Reuse {
+    ) -> Self {
+        Self::other(
+            "checking what is left of",
+            Some(number),
+            move |scratch, stop| {
+                let checked = check_claims(&file, size, blocks, (scratch, stop));
+                WriteDone::Verified { number, checked }
+            },
+        )
+    }
+
+    /// Copies those of these blocks that the `old` file has.
+    pub(super) fn reuse(
         number: u64,
         size: u64,
-        old: Arc<File>,
-        file: Arc<File>,
+        (old, file): (Arc<File>, Arc<File>),
         blocks: Vec<(u64, Hash)>,
-    },
+    ) -> Self {
+        Self::other("comparing blocks of", Some(number), move |scratch, stop| {
+            let done = reuse::copy_same((&old, &file), size, &blocks, (scratch, stop));
+            WriteDone::Reused {
+                number,
+                count: blocks.len(),
+                done,
+            }
+        })
+    }
+
     /// Hashes the existing file to its root. Blocks of zeros count as holes if `zeros`.
-    Check {
+    pub(super) fn check(
         number: u64,
         target: Target,
         size: u64,
         zeros: bool,
         reread: Option<Reread>,
-    },
-    /// Puts a complete part in place, or aside if it is `bad`.
-    Commit {
+    ) -> Self {
+        Self::other("checking", Some(number), move |scratch, stop| {
+            let root = check_there(&target, size, zeros, reread.as_ref(), (scratch, stop));
+            WriteDone::Checked { number, root }
+        })
+    }
+
+    /// Puts a complete part in place, or aside if it is `bad`. A `small` one is synced with all others, and not
+    /// by itself. `reread` has the content that its disk must return, if that is verified.
+    pub(super) fn commit(
         number: u64,
-        file: Arc<File>,
-        target: Target,
-        disks: Option<Arc<Disks>>,
-        /// True if the file is synced with all others, and not by itself.
+        (file, target): (Arc<File>, Target),
+        disks: ToSync,
         small: bool,
-        /// Content that its disk must return, if that is verified.
         reread: Option<(Reread, Box<BlockTree>)>,
         bad: bool,
-    },
+    ) -> Self {
+        Self::other("naming", Some(number), move |scratch, stop| {
+            let disks = disks.as_deref();
+            let ready = ready(&file, &target, disks, small, stop);
+            let check = || lost_blocks(&target, reread, (scratch, stop));
+            let ending = match (ready.and_then(|()| check()), target.stripe) {
+                (Err(ending), _) => ending,
+                (Ok(()), None) => give_name(&file, &target, bad),
+                (Ok(()), Some(stripe)) => put_together(&file, &target, stripe, (disks, stop)),
+            };
+            WriteDone::Committed {
+                number,
+                striped: target.stripe.is_some(),
+                ending,
+            }
+        })
+    }
+
     /// Copies the file that this is a hard link to at the source, where there can be none.
-    Twin {
-        number: u64,
-        from: File,
-        target: Target,
-        disks: Option<Arc<Disks>>,
-    },
-    /// Deletes what the source lacks, unless that is more than `most`.
-    Delete {
-        walk: io::Result<Box<Walk>>,
-        /// Entries that get their names then.
+    pub(super) fn twin(number: u64, (from, target): (File, Target), disks: ToSync) -> Self {
+        Self::other("copying", Some(number), move |scratch, stop| {
+            let done = twin::make(&from, &target, disks.as_deref(), (scratch, stop));
+            WriteDone::Twin { number, done }
+        })
+    }
+
+    /// Deletes what the source lacks, unless that is more than `most`; `waiting` entries get their names then.
+    pub(super) fn delete(
+        walk: io::Result<Walk>,
         waiting: Vec<Waiting>,
         most: Option<u64>,
-        disks: Option<Arc<Disks>>,
-    },
+        disks: ToSync,
+    ) -> Self {
+        Self::other("deleting", None, move |_, stop| {
+            let disks = disks.as_deref();
+            WriteDone::Deleted(delete::delete(walk, &waiting, most, disks, stop))
+        })
+    }
+
     /// Directories get their own permissions and times; everything reaches the disk.
-    Finish {
-        root: Dir,
-        dirs: Vec<Folder>,
-        disks: Option<Arc<Disks>>,
-    },
+    pub(super) fn finish(root: Dir, dirs: Vec<Folder>, disks: ToSync) -> Self {
+        Self::other("finishing", None, move |_, stop| WriteDone::Finished {
+            problems: finish_dirs(&root, &dirs, stop),
+            synced: disks.map_or(Ok(()), |disks| stop.sync(|| disks.sync_all())),
+        })
+    }
 }
 
 /// Results of the jobs.
@@ -165,33 +232,14 @@ impl Job for WriteJob {
 
     fn task(&self) -> Task {
         match self {
-            Self::Small { files, .. } => {
-                Task::new("writing small files from", files.first().map(|f| f.number))
-            }
             Self::Load(load) => Task::new("writing", load.first()),
             Self::Block { number, .. } => Task::new("hashing a block of", Some(*number)),
-            Self::Verify { number, .. } => Task::new("checking what is left of", Some(*number)),
-            Self::Reuse { number, .. } => Task::new("comparing blocks of", Some(*number)),
-            Self::Check { number, .. } => Task::new("checking", Some(*number)),
-            Self::Commit { number, .. } => Task::new("naming", Some(*number)),
-            Self::Twin { number, .. } => Task::new("copying", Some(*number)),
-            Self::Delete { .. } => Task::new("deleting", None),
-            Self::Finish { .. } => Task::new("finishing", None),
+            Self::Other(task, _) => *task,
         }
     }
 
-    #[expect(clippy::too_many_lines, reason = "one arm for each kind of job")]
     fn run(self, scratch: &mut Pages, stop: &Stop) -> WriteDone {
         match self {
-            Self::Small {
-                files,
-                disks,
-                reread,
-            } => {
-                let disks = disks.as_deref();
-                let reread = reread.as_ref().map(|options| (options, scratch));
-                WriteDone::Small(write_small(&files, disks, reread, stop))
-            }
             Self::Load(load) => {
                 let written = load.write();
                 WriteDone::Load { load, written }
@@ -207,87 +255,7 @@ impl Job for WriteJob {
                 index,
                 value: hash_rest(&file, index, size, *leaves, scratch),
             },
-            Self::Verify {
-                number,
-                size,
-                file,
-                blocks,
-            } => {
-                let checked = check_claims(&file, size, blocks, (scratch, stop));
-                WriteDone::Verified { number, checked }
-            }
-            Self::Reuse {
-                number,
-                size,
-                old,
-                file,
-                blocks,
-            } => {
-                let files = (&*old, &*file);
-                let done = reuse::copy_same(files, size, &blocks, (scratch, stop));
-                let count = blocks.len();
-                WriteDone::Reused {
-                    number,
-                    count,
-                    done,
-                }
-            }
-            Self::Check {
-                number,
-                target,
-                size,
-                zeros,
-                reread,
-            } => {
-                let with = (scratch, stop);
-                let root = check_there(&target, size, zeros, reread.as_ref(), with);
-                WriteDone::Checked { number, root }
-            }
-            Self::Commit {
-                number,
-                file,
-                target,
-                disks,
-                small,
-                reread,
-                bad,
-            } => {
-                let disks = disks.as_deref();
-                let ready = ready(&file, &target, disks, small, stop);
-                let check = || lost_blocks(&target, reread, (scratch, stop));
-                let ending = match (ready.and_then(|()| check()), target.stripe) {
-                    (Err(ending), _) => ending,
-                    (Ok(()), None) => give_name(&file, &target, bad),
-                    (Ok(()), Some(stripe)) => put_together(&file, &target, stripe, (disks, stop)),
-                };
-                WriteDone::Committed {
-                    number,
-                    striped: target.stripe.is_some(),
-                    ending,
-                }
-            }
-            Self::Twin {
-                number,
-                from,
-                target,
-                disks,
-            } => {
-                let done = twin::make(&from, &target, disks.as_deref(), (scratch, stop));
-                WriteDone::Twin { number, done }
-            }
-            Self::Delete {
-                walk,
-                waiting,
-                most,
-                disks,
-            } => {
-                let walk = walk.map(|walk| *walk);
-                WriteDone::Deleted(delete::delete(walk, &waiting, most, disks.as_deref(), stop))
-            }
-            Self::Finish { root, dirs, disks } => WriteDone::Finished {
-                problems: finish_dirs(&root, &dirs, stop),
-                synced: disks.map_or(Ok(()), |disks| stop.sync(|| disks.sync_all())),
-            },
+            Self::Other(_, work) => work(scratch, stop),
         }
     }
 }

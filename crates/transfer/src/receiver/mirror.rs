@@ -40,13 +40,13 @@ impl Mirror {
         root: Dir,
         rules: &Rules,
         log: &FailureLog,
-    ) -> Result<(io::Result<Box<Walk>>, Vec<Waiting>), Deleted> {
+    ) -> Result<(io::Result<Walk>, Vec<Waiting>), Deleted> {
         let mut listed = std::mem::take(&mut self.listed);
         let waiting = listed.take_waiting();
         if let Some(why) = refusal(&listed, log) {
             return Err(Deleted::nothing(why, &waiting));
         }
         let walk = Walk::new(root, listed, &rules.mirror, self.excludes.clone(), true);
-        Ok((walk.map(Box::new), waiting))
+        Ok((walk, waiting))
     }
 }

@@ -4,7 +4,7 @@ use std::{io, sync::Arc};
 
 use super::{
     disks::Disks,
-    item::{COMMITTED, Incoming, State},
+    item::{COMMITTED, Incoming},
     job::{Small, WriteJob},
     journal::Journal,
     reread::Reread,
@@ -67,15 +67,11 @@ impl Workers {
 
     /// Starts a job that hashes the existing file.
     pub(super) fn check_there(&mut self, number: u64, target: Target, entry: &Entry, unsure: bool) {
-        let size = entry.size;
-        let past_cache = unsure.then(Reread::of_unsynced);
-        self.pool.push(WriteJob::Check {
-            number,
-            target,
-            size,
-            zeros: entry.allocated < size,
-            reread: self.reread.clone().or(past_cache),
-        });
+        let (size, zeros) = (entry.size, entry.allocated < entry.size);
+        let reread = self.reread.clone();
+        let reread = reread.or(unsure.then(Reread::of_unsynced));
+        let job = WriteJob::check(number, target, size, zeros, reread);
+        self.pool.push(job);
     }
 
     /// Reports once that the journal cannot be written.
@@ -100,11 +96,8 @@ impl Workers {
         if let Err(e) = self.note_named(table, files.iter().map(|f| f.number)) {
             return Err((files, e));
         }
-        self.pool.push(WriteJob::Small {
-            files,
-            disks: self.disks.clone(),
-            reread: self.reread.clone(),
-        });
+        let job = WriteJob::small(files, self.disks.clone(), self.reread.clone());
+        self.pool.push(job);
         Ok(())
     }
 
@@ -131,7 +124,7 @@ impl Workers {
             return Ok(());
         }
         let (listed, now) = (self.noted..table.next(), new.clone());
-        let small = |s: &Slot<Incoming>| s.item.is_wanted() && s.range.end - s.range.start <= BLOCK;
+        let small = |s: &Slot<Incoming>| s.item.is_wanted() && s.size() <= BLOCK;
         new.extend(listed.clone().filter(|n| {
             let wanted = table.get(*n).is_some_and(small);
             wanted && is_new(table, *n) && !now.contains(n)
@@ -154,12 +147,12 @@ impl Workers {
     pub(super) fn commit(
         &mut self,
         (number, slot): (u64, &mut Slot<Incoming>),
-        (file, target): (Arc<File>, Target),
+        part: (Arc<File>, Target),
         bad: bool,
     ) {
         let small = slot.size() <= BLOCK;
         let mut tree = None;
-        if let State::Part(part) = &mut slot.item.state {
+        if let Some(part) = slot.item.part() {
             part.compared = Some(COMMITTED);
             if self.reread.is_some() && !bad {
                 let size = part.tree.size();
@@ -167,21 +160,15 @@ impl Workers {
                 tree = Some(Box::new(values));
             }
         }
-        self.completing += usize::from(target.stripe.is_some());
-        self.pool.push(WriteJob::Commit {
-            number,
-            file,
-            target,
-            disks: self.disks.clone(),
-            small,
-            reread: self.reread.clone().zip(tree),
-            bad,
-        });
+        self.completing += usize::from(part.1.stripe.is_some());
+        let reread = self.reread.clone().zip(tree);
+        let job = WriteJob::commit(number, part, self.disks.clone(), small, reread, bad);
+        self.pool.push(job);
     }
 
     /// Starts the job that gives folders their permissions and times; `last` if everything is to reach the disk.
     pub(super) fn finish(&mut self, root: Dir, dirs: Vec<Folder>, last: bool) {
         let disks = self.disks.clone().filter(|_| last);
-        self.pool.push(WriteJob::Finish { root, dirs, disks });
+        self.pool.push(WriteJob::finish(root, dirs, disks));
     }
 }
