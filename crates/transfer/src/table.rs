@@ -143,6 +143,13 @@ impl<T> Table<T> {
         self.slots.get_mut(i)
     }
 
+    /// The entry that holds byte `at`, and what of it lies before `end`; `None` if there is nothing.
+    pub(crate) fn next_in(&mut self, at: u64, end: u64) -> Option<(u64, Range<u64>)> {
+        let number = self.find(at).filter(|_| at < end)?;
+        let own = &self.get(number)?.range;
+        Some((number, at..end.min(own.end)))
+    }
+
     /// The number of the entry that holds byte `offset`; `None` if it is over or not listed.
     pub(crate) fn find(&mut self, offset: u64) -> Option<u64> {
         for i in [self.hint, self.hint + 1] {

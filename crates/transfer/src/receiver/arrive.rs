@@ -8,7 +8,7 @@
 //! - Content that comes through a pipe is one file that grows while it arrives. An incomplete one is of no use to a
 //!   later run.
 
-use std::{mem, ops::Range};
+use std::ops::Range;
 
 use farhaul_core::{
     store::{Extent, StoreError},
@@ -17,8 +17,8 @@ use farhaul_core::{
 
 use super::{
     Receiver, Stage,
-    content::Placed,
-    entries::code_of,
+    content::{Content, Placed},
+    entries::{Entries, code_of},
     item::State,
     job::WriteJob,
     lane,
@@ -63,14 +63,8 @@ impl Receiver {
                     "the peer sent content that was never listed".into(),
                 ));
             };
-            let mut pieces = mem::take(&mut self.entries.content.pieces);
-            pieces.clear();
-            self.entries
-                .content
-                .missing
-                .take(first.offset..to, &mut pieces);
+            let (pieces, new) = self.entries.content.take_missing(first.offset..to);
             // Bytes that are here already wait for nothing.
-            let new: u64 = pieces.iter().map(|piece| piece.end - piece.start).sum();
             self.entries.workers.drained += to - first.offset - new;
             if !self.entries.arrives(new) {
                 self.entries.workers.drained += new;
@@ -82,47 +76,34 @@ impl Receiver {
             }
             self.entries.content.pieces = pieces;
             rest = &rest[arrived.len()..];
-            self.entries
-                .content
-                .check_pieces()
-                .map_err(|why| StoreError(why.into()))?;
+            let checked = self.entries.content.check_pieces();
+            checked.map_err(|why| StoreError(why.into()))?;
         }
         Ok(())
     }
 
     pub(super) fn place_piece(&mut self, piece: &Range<u64>, bytes: &mut Bytes<'_, '_>) {
         let mut at = piece.start;
-        while at < piece.end
-            && let Some(number) = self.entries.table.find(at)
-        {
-            let own = self
-                .entries
-                .table
-                .get(number)
-                .map_or(at..piece.end, |s| s.range.clone());
-            let end = piece.end.min(own.end);
-            self.entries.core.tally.bytes += end - at;
-            self.entries.dest.space.release(end - at);
-            self.place_in(number, at..end, own.start, bytes);
-            at = end;
+        while let Some((number, range)) = self.entries.table.next_in(at, piece.end) {
+            at = range.end;
+            self.entries.core.tally.bytes += range.end - range.start;
+            self.entries.dest.space.release(range.end - range.start);
+            self.place_in(number, range, bytes);
         }
     }
 
-    fn place_in(&mut self, number: u64, range: Range<u64>, start: u64, source: &mut Bytes<'_, '_>) {
-        let within = range.start - start..range.end - start;
+    fn place_in(&mut self, number: u64, range: Range<u64>, source: &mut Bytes<'_, '_>) {
         let Some(slot) = self.entries.table.get_mut(number) else {
             return;
         };
+        let at = range.start - slot.range.start;
         let (size, arrived) = (slot.size(), source.arrived());
         let dropped = match source {
             Bytes::Copied(_) => range.end - range.start,
             Bytes::Stay { .. } => 0,
         };
-        match self
-            .entries
-            .content
-            .place(slot, within.start, range.clone(), arrived)
-        {
+        let content = &mut self.entries.content;
+        match content.place(slot, range.clone(), arrived) {
             Placed::InMemory(true) => self.entries.settle_small(number),
             Placed::InMemory(false) => {}
             Placed::Unwanted => self.entries.workers.drained += dropped,
@@ -130,12 +111,12 @@ impl Receiver {
                 Ok(file) => {
                     let into = Into { number, file, size };
                     if let Bytes::Stay { runs, .. } = source {
-                        runs.extend(lane::stays(into, within.start, arrived, &range));
+                        runs.extend(lane::stays(into, at, arrived, &range));
                         return;
                     }
                     let pieces = arrived.pieces(range.clone());
                     let staging = &mut self.entries.content.staging;
-                    if let Some(load) = staging.add(into, within.start, range.end, pieces) {
+                    if let Some(load) = staging.add(into, at, range.end, pieces) {
                         self.entries.workers.pool.push(WriteJob::Load(load));
                     }
                 }
@@ -150,73 +131,76 @@ impl Receiver {
     /// Requested bytes that the sender reports as holes: the part has them already.
     pub(super) fn hole(&mut self, range: &Range<u64>) {
         let mut pieces = Vec::new();
-        self.entries
-            .content
-            .missing
-            .take(range.clone(), &mut pieces);
+        let missing = &mut self.entries.content.missing;
+        missing.take(range.clone(), &mut pieces);
         for piece in pieces {
             let mut at = piece.start;
-            while at < piece.end
-                && let Some(number) = self.entries.table.find(at)
-            {
-                let Some(slot) = self.entries.table.get_mut(number) else {
-                    break;
-                };
-                let start = slot.range.start;
-                let end = piece.end.min(slot.range.end);
-                let within = at - start..end - start;
-                self.entries.core.tally.resumed += end - at;
-                at = end;
-                if matches!(&slot.item.state, State::Part(part) if !part.cleared) {
-                    let (code, why) = if slot.item.stripe.is_some() {
-                        (Exit::DestError, NO_HOLES)
-                    } else {
-                        (Exit::SourceChanged, NEW_HOLES)
-                    };
-                    self.entries.fail(number, code, &why);
-                    continue;
-                }
-                if let State::Part(part) = &mut slot.item.state {
-                    let blocks = part.tree.set_hole(&within);
-                    let size = slot.range.end - start;
-                    if blocks.is_empty() {
-                        self.entries.written(number, &within, &[]);
-                    } else {
-                        let last = block_range(blocks.end - 1, size).end;
-                        self.entries
-                            .written(number, &(within.start..blocks.start * BLOCK), &[]);
-                        self.entries.written(number, &(last..within.end), &[]);
-                    }
-                    self.entries.settle(number);
-                }
+            while let Some((number, range)) = self.entries.table.next_in(at, piece.end) {
+                at = range.end;
+                self.entries.core.tally.resumed += range.end - range.start;
+                self.hole_in(number, &range);
             }
+        }
+    }
+
+    fn hole_in(&mut self, number: u64, range: &Range<u64>) {
+        let Some(slot) = self.entries.table.get_mut(number) else {
+            return;
+        };
+        let (start, size) = (slot.range.start, slot.size());
+        let striped = slot.item.stripe.is_some();
+        match slot.item.part() {
+            Some(part) if part.cleared => {
+                let within = range.start - start..range.end - start;
+                let blocks = part.tree.set_hole(&within);
+                let mut rest = [within.clone(), 0..0];
+                if !blocks.is_empty() {
+                    let last = block_range(blocks.end - 1, size).end;
+                    rest = [within.start..blocks.start * BLOCK, last..within.end];
+                }
+                for within in rest {
+                    self.entries.written(number, &within, &[]);
+                }
+                self.entries.settle(number);
+            }
+            Some(_) if striped => self.entries.fail(number, Exit::DestError, &NO_HOLES),
+            Some(_) => self.entries.fail(number, Exit::SourceChanged, &NEW_HOLES),
+            None => {}
         }
     }
 
     /// Hashes blocks as they are stored that counted as holes before, some at a time.
     pub(super) fn hash_stored(&mut self) {
-        while self.entries.workers.pool.outstanding() < 2 * self.entries.workers.pool.threads()
-            && let Some((number, index, size)) =
-                self.entries.content.next_stored(&mut self.entries.table)
+        let busy = |entries: &Entries| {
+            let pool = &entries.workers.pool;
+            pool.outstanding() >= 2 * pool.threads()
+        };
+        let entries = &mut self.entries;
+        while !busy(entries)
+            && let Some((number, index, size)) = entries.content.next_stored(&mut entries.table)
         {
             let block = block_range(index, size);
             let leaves = Box::new(Leaves::new(block.end - block.start));
-            self.entries.hash_block(number, index, size, leaves);
+            entries.hash_block(number, index, size, leaves);
         }
     }
 
     /// Hands collected bytes to workers that have nothing else to do, or if they have waited long
     /// enough, or if nothing more will arrive.
     pub(super) fn write_staged(&mut self, now: Instant) {
-        if self.entries.content.staging.is_empty() {
+        let Content {
+            staging, missing, ..
+        } = &mut self.entries.content;
+        if staging.is_empty() {
             return;
         }
-        let since = *self.entries.content.staging.since.get_or_insert(now);
-        let whole = self.entries.content.missing.is_empty() || now.since(since) >= LINGER;
-        if whole || self.entries.workers.pool.outstanding() == 0 {
-            for load in self.entries.content.staging.drain(whole) {
-                self.entries.workers.pool.push(WriteJob::Load(load));
-            }
+        let since = *staging.since.get_or_insert(now);
+        let whole = missing.is_empty() || now.since(since) >= LINGER;
+        let pool = &mut self.entries.workers.pool;
+        if whole || pool.outstanding() == 0 {
+            staging
+                .drain(whole)
+                .for_each(|load| pool.push(WriteJob::Load(load)));
         }
     }
 
@@ -248,7 +232,6 @@ impl Receiver {
             lane,
             ..Load::default()
         };
-        let mut pieces = mem::take(&mut self.entries.content.pieces);
         for run in runs {
             let range = run.number + run.offset..run.number + run.end();
             if self.entries.core.fault.is_some() {
@@ -259,13 +242,9 @@ impl Receiver {
                 self.entries.core.fail(TransferError::protocol(text));
                 break;
             }
-            pieces.clear();
-            self.entries
-                .content
-                .missing
-                .take(range.clone(), &mut pieces);
-            let new = pieces.iter().map(|piece| piece.end - piece.start).sum();
+            let (pieces, new) = self.entries.content.take_missing(range.clone());
             if !self.entries.arrives(new) {
+                self.entries.content.pieces = pieces;
                 break;
             }
             let len = u32::try_from(run.bytes.len()).unwrap_or(u32::MAX);
@@ -283,11 +262,11 @@ impl Receiver {
                 };
                 self.place_piece(piece, &mut stay);
             }
+            self.entries.content.pieces = pieces;
             if let Err(why) = self.entries.content.check_pieces() {
                 self.entries.core.fail(TransferError::protocol(why));
             }
         }
-        self.entries.content.pieces = pieces;
         kept.bytes = bytes;
         if kept.runs.is_empty() {
             self.lane_load_done(kept);
@@ -301,10 +280,8 @@ impl Receiver {
         let Some((lanes, lane)) = self.entries.core.lanes().zip(load.lane) else {
             return;
         };
-        let last = load
-            .runs
-            .last()
-            .and_then(|run| self.entries.table.get(run.number));
+        let table = &self.entries.table;
+        let last = load.runs.last().and_then(|run| table.get(run.number));
         let align = last.map(|slot| slot.range.start % LEAF);
         lanes.give_back(lane, load.bytes, align);
     }

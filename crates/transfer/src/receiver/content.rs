@@ -270,11 +270,10 @@ impl Content {
         self.stripes -= usize::from(part.striped);
     }
 
-    /// Places bytes of an entry, from `at` in it on, if they are collected in memory.
+    /// Places bytes of an entry if they are collected in memory.
     pub(super) fn place(
         &mut self,
         slot: &mut Slot<Incoming>,
-        at: u64,
         range: Range<u64>,
         arrived: Arrived<'_>,
     ) -> Placed {
@@ -293,6 +292,7 @@ impl Content {
         }
         match &mut slot.item.state {
             State::Memory { bytes, left } => {
+                let at = range.start - slot.range.start;
                 let mut at = usize::try_from(at).unwrap_or(usize::MAX);
                 for piece in arrived.pieces(range) {
                     if let Some(place) = bytes.get_mut(at..at + piece.len()) {
@@ -306,6 +306,15 @@ impl Content {
             State::Part(_) => Placed::OnDisk,
             _ => Placed::Unwanted,
         }
+    }
+
+    /// Takes what is missing of `range`, in pieces, and their bytes. The buffer is to be given back.
+    pub(super) fn take_missing(&mut self, range: Range<u64>) -> (Vec<Range<u64>>, u64) {
+        let mut pieces = std::mem::take(&mut self.pieces);
+        pieces.clear();
+        self.missing.take(range, &mut pieces);
+        let bytes = pieces.iter().map(|piece| piece.end - piece.start).sum();
+        (pieces, bytes)
     }
 
     /// True if other messages must wait for workers.

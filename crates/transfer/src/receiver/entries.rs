@@ -61,6 +61,11 @@ impl Entries {
             .part_file(&mut self.table, &mut self.dest, journal, number)
     }
 
+    /// The part of a file that is collected on disk.
+    pub(super) fn part(&mut self, number: u64) -> Option<&mut Part> {
+        self.table.get_mut(number)?.item.part()
+    }
+
     /// True for a file that is collected in memory if there is room, and synced with others.
     pub(super) fn is_small(&self, number: u64) -> bool {
         let slot = self.table.get(number);

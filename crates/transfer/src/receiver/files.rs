@@ -154,7 +154,7 @@ impl Entries {
             Ok(value) => value,
             Err(e) => return self.fail(number, Exit::of_write(&e), &e),
         };
-        if let Some(State::Part(part)) = self.table.get_mut(number).map(|s| &mut s.item.state) {
+        if let Some(part) = self.part(number) {
             part.tree.set(index, value);
             if let Some(journal) = part.journal.filter(|_| !self.dest.rules.pipe) {
                 self.workers.journal.block(journal, index, &value);
@@ -335,7 +335,7 @@ impl Entries {
             return;
         }
         for index in within.start / BLOCK..within.end.div_ceil(BLOCK) {
-            if let Some(State::Part(part)) = self.table.get_mut(number).map(|s| &mut s.item.state)
+            if let Some(part) = self.table.get_mut(number).and_then(|s| s.item.part())
                 && let Some(leaves) = self.content.take_whole(part, index)
             {
                 match leaves.value().filter(|_| size > BLOCK) {
@@ -352,13 +352,11 @@ impl Entries {
             Ok(checked) => checked,
             Err(e) => return self.fail(number, Exit::of_write(&e), &e),
         };
-        let Some(slot) = self.table.get_mut(number) else {
+        let slot = self.table.get_mut(number);
+        let Some((range, part)) = slot.and_then(|s| Some((s.range.clone(), s.item.part()?))) else {
             return;
         };
-        let (start, size) = (slot.range.start, slot.size());
-        let State::Part(part) = &mut slot.item.state else {
-            return;
-        };
+        let (start, size) = (range.start, range.end - range.start);
         self.core.tally.resumed += part.claim(good, size, &mut self.workers.journal);
         for index in &bad {
             let block = block_range(*index, size);
