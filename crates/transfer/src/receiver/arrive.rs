@@ -319,9 +319,7 @@ impl Receiver {
             part.tree.grow(size);
         }
         self.entries.content.request(end..start + size);
-        self.entries
-            .content
-            .send_wants(&mut self.entries.core.out, self.entries.table.next());
+        self.entries.send_wants();
         Ok(())
     }
 

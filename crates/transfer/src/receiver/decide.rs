@@ -26,27 +26,11 @@ use crate::{
 /// Blocks checked by one job.
 const VERIFY: usize = 16;
 
-/// Progress of a stripe.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Collected {
-    /// No stripe of its file was begun, or the entry is no stripe.
-    Nothing,
-    /// Some stripe of its file was begun.
-    Begun,
-    /// The stripe is complete.
-    Complete,
-}
-
-/// Progress of a stripe where those of its file are collected.
-fn collected(target: &Target) -> Collected {
-    let file = target
-        .stripe
-        .map(|stripe| (stripe, target.open_to_read(&target.part)));
-    match file {
-        Some((stripe, Ok(file))) if stripe.is_marked(&file).unwrap_or(false) => Collected::Complete,
-        Some((_, Ok(_))) => Collected::Begun,
-        Some((_, Err(_))) | None => Collected::Nothing,
-    }
+/// True if a stripe is complete where those of its file are collected; none if no stripe was begun.
+fn collected(target: &Target) -> Option<bool> {
+    let file = target.open_to_read(&target.part).ok();
+    let (stripe, file) = target.stripe.zip(file)?;
+    Some(stripe.is_marked(&file).unwrap_or(false))
 }
 
 /// True if blocks of `there` may be blocks of the entry.
@@ -79,7 +63,10 @@ impl Entries {
             Some(_) => None,
             None => self.named_before(number),
         };
-        let waits = entry.kind == Kind::File && before.is_some_and(|file| self.is_given_up(file));
+        let before_it = before.and_then(|file| self.table.get(file));
+        // A worker still has one of this name that was given up.
+        let waits = entry.kind == Kind::File
+            && before_it.is_some_and(|slot| matches!(slot.item.state, State::GivenUp));
         if entry.kind == Kind::File && !waits {
             self.core.progress.found(entry.size);
         }
@@ -137,7 +124,7 @@ impl Entries {
         }
         there.earlier = self.earlier(number);
         // Another shard did not find its stripe in place: the existing file will be replaced.
-        there.collected = collected != Collected::Nothing;
+        there.collected = collected.is_some();
         let decision = decide(entry, &there, &self.dest.rules)?;
         if let Some(stat) = there.stat.as_ref().filter(|_| decision != Decision::Stay) {
             let rules = &self.dest.rules;
@@ -165,7 +152,7 @@ impl Entries {
                         self.dest.wait_for_folder(&slot.item)?;
                     }
                 }
-                self.want(number, entry, target, collected);
+                self.want(number, entry, target, collected == Some(true));
             }
         }
         Ok(())
@@ -183,11 +170,11 @@ impl Entries {
     }
 
     /// Requests all of the file, or what an earlier run did not complete.
-    fn want(&mut self, number: u64, entry: &Entry, target: Target, collected: Collected) {
+    fn want(&mut self, number: u64, entry: &Entry, target: Target, collected: bool) {
         if entry.size == 0 {
             return self.decide_empty(number);
         }
-        if collected == Collected::Complete {
+        if collected {
             return self.check_collected(number, target, entry);
         }
         let sparse = entry.allocated < entry.size;
@@ -259,12 +246,8 @@ impl Entries {
             code: Exit::Ok,
             text: Vec::new(),
         });
-        self.was_there(number);
         // The name stays taken: an entry listed by it once more is refused.
-        if let Some(slot) = self.table.get(number) {
-            self.content.missing.remove(slot.range.clone());
-        }
-        self.is_in_place(number);
+        self.is_in_place(number, false);
     }
 
     /// Keeps an existing file that counts as the same: only its facts may differ.

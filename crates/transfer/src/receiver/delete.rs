@@ -116,13 +116,7 @@ impl Listed {
     }
 
     fn key(&self, path: &[u8]) -> u64 {
-        let digest = if self.folds {
-            let lower = String::from_utf8_lossy(path).to_lowercase();
-            path::digest(lower.as_bytes())
-        } else {
-            path::digest(path)
-        };
-        u64::from_be_bytes(digest)
+        u64::from_be_bytes(path::folded_digest(path, self.folds))
     }
 
     /// Adds an entry; the folder without a name is the destination itself.

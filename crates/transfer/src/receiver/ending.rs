@@ -6,9 +6,10 @@ use std::io;
 use super::{
     Receiver, Stage,
     destination::Destination,
-    item::{Incoming, State},
+    entries::Entries,
+    item::State,
     job::{WriteDone, WriteJob},
-    journal,
+    journal::{self, Journal},
     links::HardLink,
     reread::Reread,
     staging::Written,
@@ -16,11 +17,28 @@ use super::{
 use crate::{
     pool::Broken,
     progress::{FileOver, Phase},
+    role::RoleCore,
     table::Slot,
     wire::{Entry, Exit, NOT_LISTED, path},
 };
 
 const CACHED: &str = "--verify-disk: the file system at the destination has no direct reads; the files were dropped from its cache and read again";
+
+/// A sync has failed: no file of this run is known to be on the disk.
+fn not_on_disk(core: &mut RoleCore, journal: &mut Journal, e: &io::Error) {
+    let code = Exit::of_write(e);
+    let lost = std::mem::take(&mut core.tally.files_ok);
+    core.tally.files_failed += lost;
+    let next = match journal.sync_failed() {
+        Ok(()) => "the next run sends again what may not be on the disk".to_string(),
+        Err(e) => format!("the journal cannot be written ({e}): give --verify-disk next time"),
+    };
+    if lost == 0 && core.log.has(code) {
+        // Each of them has been reported.
+        return;
+    }
+    core.trouble(NOT_LISTED, code, format!("{e}; {next}"));
+}
 
 impl Receiver {
     /// Takes what a worker has done, or that it panicked.
@@ -101,44 +119,46 @@ impl Receiver {
     }
 
     pub(super) fn failed_there(&mut self, file: u64, code: Exit, again: bool, text: &[u8]) {
+        let entries = &mut self.entries;
         if again {
             // What has arrived of it may be in the way of what comes.
-            self.entries.dest.folders.forget_new();
+            entries.dest.folders.forget_new();
         }
-        let listed =
-            self.entries.table.get(file).is_some_and(|s| {
-                !s.item.state.is_over() && !matches!(s.item.state, State::GivenUp)
-            });
+        let slot = entries.table.get(file);
+        let given_up = slot.is_some_and(|s| matches!(s.item.state, State::GivenUp));
+        let listed = slot.is_some_and(|s| !s.item.state.is_over()) && !given_up;
         if file != NOT_LISTED && !listed {
-            if again {
-                self.entries.may_come_again(file);
+            // What is there, or has failed, need not be waited for.
+            if let Some(slot) = slot.filter(|_| again && !given_up) {
+                entries.names.release(&slot.item.path, file);
             }
             return;
         }
-        let slot = self.entries.table.get(file).filter(|_| again && listed);
-        let promised = self.stage == Stage::Listing
-            && slot.is_some_and(|slot| self.entries.names.promise(&slot.item.path));
+        let promised = again
+            && listed
+            && self.stage == Stage::Listing
+            && slot.is_some_and(|slot| entries.names.promise(&slot.item.path));
         if listed {
-            self.entries.abandon(file, code);
+            entries.abandon(file, code);
         }
         if promised {
-            self.entries.core.progress.retry();
+            entries.core.progress.retry();
             return;
         }
-        self.entries.core.tally.files_failed += u64::from(code != Exit::Ok);
-        let text = path::show(text);
-        self.entries.core.log.add(code, text);
+        entries.core.tally.files_failed += u64::from(code != Exit::Ok);
+        entries.core.log.add(code, path::show(text));
     }
 
     /// Ends the listing: entries that were to be listed again and were not have failed.
     pub(super) fn end_promises(&mut self) {
         let left = self.entries.names.take_promises();
         if left > 0 {
-            self.entries.core.tally.files_failed += left;
+            let core = &mut self.entries.core;
+            core.tally.files_failed += left;
             let text = format!(
                 "{left} files that had changed were to be listed again, and the sender did not do so"
             );
-            self.entries.core.log.add(Exit::SourceChanged, text);
+            core.log.add(Exit::SourceChanged, text);
         }
     }
 
@@ -146,34 +166,33 @@ impl Receiver {
     pub(super) fn pop_over(&mut self) {
         loop {
             let number = self.entries.table.first();
-            let state = self
-                .entries
-                .table
-                .get_mut(number)
-                .map(|slot| &mut slot.item.state);
+            let slot = self.entries.table.get_mut(number);
+            let state = slot.map(|slot| &mut slot.item.state);
             if let Some(state) = state.filter(|state| matches!(state, State::Link(_)))
                 && let State::Link(entry) = std::mem::replace(state, State::Over)
             {
                 self.link(number, &entry);
             }
-            let is_over = |e: &Incoming| e.state.is_over();
-            let slot = self.entries.table.get(number);
-            let bytes = slot.map_or(0, Slot::size);
-            let Some(over) = self.entries.table.pop_if(is_over) else {
-                let next = self.entries.table.get(number);
-                self.entries
-                    .core
-                    .progress
-                    .set_current(next.map(|slot| (number, &slot.item.path[..])));
-                return;
+            let Entries {
+                core,
+                table,
+                names,
+                dest,
+                ..
+            } = &mut self.entries;
+            let bytes = table.get(number).map_or(0, Slot::size);
+            let Some(over) = table.pop_if(|e| e.state.is_over()) else {
+                let next = table.get(number);
+                let next = next.map(|slot| (number, &slot.item.path[..]));
+                return core.progress.set_current(next);
             };
-            if over.linked && matches!(over.state, State::InPlace) {
-                self.entries.dest.mirror.links.add(&over.path);
+            let ok = matches!(over.state, State::InPlace);
+            if over.linked && ok {
+                dest.mirror.links.add(&over.path);
             }
-            self.entries.names.release(&over.path, number);
-            if over.is_file && !self.entries.names.is_to_come(&over.path) {
-                let ok = matches!(over.state, State::InPlace);
-                self.entries.core.progress.file_over(FileOver {
+            names.release(&over.path, number);
+            if over.is_file && !names.is_to_come(&over.path) {
+                core.progress.file_over(FileOver {
                     path: over.path,
                     bytes,
                     ok,
@@ -220,24 +239,19 @@ impl Receiver {
     /// Parts of files that an earlier run of the same command left and that are no longer sent. What stripes are collected
     /// in stays: others may still send theirs.
     pub(super) fn remove_unclaimed(&mut self) {
-        let mut names: Vec<Vec<u8>> = self
-            .entries
-            .workers
-            .journal
-            .unclaimed()
-            .map(<[u8]>::to_vec)
-            .collect();
+        let Entries {
+            core,
+            dest,
+            workers,
+            ..
+        } = &mut self.entries;
+        let names = workers.journal.unclaimed().map(<[u8]>::to_vec);
+        let mut names: Vec<_> = names.collect();
         names.retain(|path| {
-            let name = path::split(path).1;
-            let part =
-                journal::part_of(&self.entries.dest.tree.root(), self.entries.dest.tag, path);
-            part != name
-                && !self
-                    .entries
-                    .dest
-                    .remove_beside(&mut self.entries.core, path, &part)
+            let part = journal::part_of(&dest.tree.root(), dest.tag, path);
+            part != path::split(path).1 && !dest.remove_beside(core, path, &part)
         });
-        self.entries.workers.journal.drop_unclaimed(&names);
+        workers.journal.drop_unclaimed(&names);
     }
 
     /// Folders get their times, and everything reaches the disk.
@@ -253,56 +267,35 @@ impl Receiver {
     /// Notes the end of a job: some folders have their permissions; or all, and everything is on
     /// the disk, or not. The sender gets a report.
     pub(super) fn finished(&mut self, problems: Vec<(Exit, String)>, synced: io::Result<()>) {
+        let Entries {
+            core,
+            dest,
+            workers,
+            ..
+        } = &mut self.entries;
         for (code, text) in problems {
-            self.entries.core.trouble(NOT_LISTED, code, text);
+            core.trouble(NOT_LISTED, code, text);
         }
         if self.stage < Stage::Finishing {
-            self.entries.dest.folders.closed();
+            dest.folders.closed();
             return;
         }
-        if self
-            .entries
-            .workers
-            .reread
-            .as_ref()
-            .is_some_and(Reread::was_cached)
-        {
-            self.entries.core.warn(CACHED.into());
+        if workers.reread.as_ref().is_some_and(Reread::was_cached) {
+            core.warn(CACHED.into());
         }
-        for text in self.entries.dest.tree.root().lacks().take() {
-            self.entries.core.warn(text);
+        for text in dest.tree.root().lacks().take() {
+            core.warn(text);
         }
         match synced {
-            Ok(()) if self.entries.workers.disks.is_some() => {
-                let noted = self
-                    .entries
-                    .workers
-                    .journal
-                    .synced(self.entries.core.tally.files_failed == 0);
-                self.entries.workers.note(&mut self.entries.core, noted);
+            Ok(()) if workers.disks.is_some() => {
+                let noted = workers.journal.synced(core.tally.files_failed == 0);
+                workers.note(core, noted);
             }
-            Ok(()) => self.entries.workers.journal.settle(),
-            Err(e) => self.not_on_disk(&e),
+            Ok(()) => workers.journal.settle(),
+            Err(e) => not_on_disk(core, &mut workers.journal, &e),
         }
-        self.entries.core.progress.set(&self.entries.core.tally);
-        self.entries.core.finish();
-    }
-
-    /// A sync has failed: no file of this run is known to be on the disk.
-    pub(super) fn not_on_disk(&mut self, e: &io::Error) {
-        let code = Exit::of_write(e);
-        let lost = std::mem::take(&mut self.entries.core.tally.files_ok);
-        self.entries.core.tally.files_failed += lost;
-        let next = match self.entries.workers.journal.sync_failed() {
-            Ok(()) => "the next run sends again what may not be on the disk".to_string(),
-            Err(e) => format!("the journal cannot be written ({e}): give --verify-disk next time"),
-        };
-        let text = format!("{e}; {next}");
-        if lost == 0 && self.entries.core.log.has(code) {
-            // Each of them has been reported.
-            return;
-        }
-        self.entries.core.trouble(NOT_LISTED, code, text);
+        core.progress.set(&core.tally);
+        core.finish();
     }
 
     /// Makes the entry a link to the file that is its target.
@@ -324,13 +317,8 @@ impl Receiver {
 
     /// Notes that the link is in place: `made`, or already there.
     fn linked(&mut self, number: u64, made: bool) {
-        if made {
-            self.entries.core.tally.files_ok += 1;
-        } else {
-            self.entries.was_there(number);
-        }
         self.entries.abandon(number, Exit::Ok);
-        self.entries.is_in_place(number);
+        self.entries.is_in_place(number, made);
     }
 
     /// Notes that the copy is in place, was there, or cannot be made.

@@ -78,6 +78,12 @@ impl Entries {
         arrived.map_err(|e| self.core.fail(e)).is_ok()
     }
 
+    /// Sends the requests; every entry listed so far is decided on.
+    pub(super) fn send_wants(&mut self) {
+        let upto = self.table.next();
+        self.content.send_wants(&mut self.core.out, upto);
+    }
+
     /// Starts a job that hashes the unknown leaves, now that the block is complete.
     pub(super) fn hash_block(&mut self, number: u64, index: u64, size: u64, leaves: Box<Leaves>) {
         match self.part_file(number) {
@@ -106,16 +112,6 @@ impl Entries {
     /// Abandons this file, which is refused.
     pub(super) fn refuse(&mut self, file: u64, refusal: &Refusal) {
         self.fail(file, refusal.code, &refusal.why);
-    }
-
-    /// Lets a file that is there, or has failed, be listed again as it is now: it need not wait for
-    /// those before this one.
-    pub(super) fn may_come_again(&mut self, file: u64) {
-        if let Some(slot) = self.table.get(file)
-            && !matches!(slot.item.state, State::GivenUp)
-        {
-            self.names.release(&slot.item.path, file);
-        }
     }
 
     /// Gives a file up. A large part is kept for the next run unless its source is gone.
@@ -171,17 +167,17 @@ impl Entries {
         }
     }
 
-    /// Counts a file that was already there.
-    pub(super) fn was_there(&mut self, file: u64) {
-        self.core.tally.files_skipped += 1;
-        if let Some(slot) = self.table.get_mut(file) {
-            slot.item.stayed = true;
-        }
-    }
-
-    /// Ends this file: all of its content is there.
-    pub(super) fn is_in_place(&mut self, file: u64) {
-        if let Some(slot) = self.table.get_mut(file) {
+    /// Ends this entry, which was `made`, or already there.
+    pub(super) fn is_in_place(&mut self, number: u64, made: bool) {
+        let tally = &mut self.core.tally;
+        let count = if made {
+            &mut tally.files_ok
+        } else {
+            &mut tally.files_skipped
+        };
+        *count += 1;
+        if let Some(slot) = self.table.get_mut(number) {
+            slot.item.stayed = !made;
             slot.item.state = State::InPlace;
         }
     }
@@ -191,11 +187,6 @@ impl Entries {
         let slot = self.table.get(number).filter(|slot| slot.item.is_file)?;
         let first = self.names.take(&slot.item.path, number);
         (first != number).then_some(first)
-    }
-
-    pub(super) fn is_given_up(&self, number: u64) -> bool {
-        let slot = self.table.get(number);
-        slot.is_some_and(|slot| matches!(slot.item.state, State::GivenUp))
     }
 
     /// A worker still has one of this name that was given up.
@@ -235,7 +226,6 @@ impl Entries {
         } else if let Err(refusal) = self.decide_file(next, &entry) {
             self.refuse(next, &refusal);
         }
-        self.content
-            .send_wants(&mut self.core.out, self.table.next());
+        self.send_wants();
     }
 }

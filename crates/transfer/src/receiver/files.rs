@@ -69,13 +69,10 @@ impl Entries {
                         );
                         return self.fail(number, Exit::of_write(&e), &why);
                     }
+                    self.workers.journal.found(&item.path);
                     self.core.tally.resumed += size;
-                    self.was_there(number);
                     self.core.last_root = plain;
-                    if let Some(slot) = self.table.get_mut(number) {
-                        self.workers.journal.found(&slot.item.path);
-                        slot.item.state = State::InPlace;
-                    }
+                    self.is_in_place(number, false);
                 } else {
                     self.want_instead(number);
                 }
@@ -363,8 +360,7 @@ impl Entries {
             self.content.request(start + block.start..start + block.end);
         }
         if !bad.is_empty() {
-            self.content
-                .send_wants(&mut self.core.out, self.table.next());
+            self.send_wants();
         }
         self.settle(number);
     }

@@ -161,10 +161,8 @@ impl Receiver {
 
     /// Queries how much the destination can take.
     fn check_space(&mut self) {
-        self.entries
-            .dest
-            .space
-            .query(&self.entries.dest.tree.root());
+        let dest = &mut self.entries.dest;
+        dest.space.query(&dest.tree.root());
     }
 
     /// Limits the space to a quota.
@@ -204,9 +202,7 @@ impl Receiver {
             let left_out = self.requested.check(e)?;
             self.entries.decide(e, left_out)
         })?;
-        self.entries
-            .content
-            .send_wants(&mut self.entries.core.out, self.entries.table.next());
+        self.entries.send_wants();
         Ok(())
     }
 }

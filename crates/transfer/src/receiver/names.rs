@@ -66,9 +66,8 @@ impl Names {
     /// one.
     pub(super) fn refuse_other_case(&mut self, path: &[u8]) -> Option<&'static str> {
         let folded = self.folded.as_mut()?;
-        let lower = String::from_utf8_lossy(path).to_lowercase();
         let own = path::digest(path);
-        let lower = path::digest(lower.as_bytes());
+        let lower = path::folded_digest(path, true);
         if folded.len() >= bounds::FOLDED && !folded.contains_key(&lower) {
             return Some(
                 "the destination ignores case, and the limit of names of one copy is reached: copy in parts",
