@@ -214,6 +214,19 @@ impl BlockTree {
         std::mem::take(&mut self.holes)
     }
 
+    /// Of a file of `size` bytes in which something is stored in these ranges: the blocks without any are holes.
+    pub(crate) fn stored_in(size: u64, stored: Vec<Range<u64>>) -> Self {
+        let mut holes: RangeSet = std::iter::once(0..size).collect();
+        for range in stored {
+            holes.remove(range);
+        }
+        let mut tree = Self::new(size);
+        for hole in holes.iter() {
+            tree.set_hole(&hole);
+        }
+        tree
+    }
+
     /// The first unknown block from `from` on; the number of blocks if there is none.
     pub(crate) fn next_unknown(&self, from: u64) -> u64 {
         let mut at = from;

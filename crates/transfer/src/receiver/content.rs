@@ -120,14 +120,8 @@ impl Content {
 
     /// Requests these bytes of a file once more, and then a new root.
     pub(super) fn repair(&mut self, out: &mut Outbox, number: u64, ranges: Vec<Range<u64>>) {
-        if ranges.is_empty() {
-            out.push(&Message::Repair {
-                file: number,
-                ranges,
-            });
-            return;
-        }
-        for part in ranges.chunks(RANGES) {
+        let (head, tail) = ranges.split_at(ranges.len().min(RANGES));
+        for part in std::iter::once(head).chain(tail.chunks(RANGES)) {
             out.push(&Message::Repair {
                 file: number,
                 ranges: part.to_vec(),
@@ -145,11 +139,8 @@ impl Content {
         (number, slot): (u64, &mut Slot<Incoming>),
         bad: Vec<Range<u64>>,
     ) {
-        let start = slot.range.start;
-        let size = slot.range.end - start;
-        let State::Part(part) = &mut slot.item.state else {
-            return;
-        };
+        let (start, size) = (slot.range.start, slot.size());
+        let Some(part) = slot.item.part() else { return };
         // The new root counts every block as it is stored.
         part.stored = part.tree.take_holes();
         let mut ranges: Vec<Range<u64>> = Vec::new();
@@ -174,9 +165,7 @@ impl Content {
         values: &[Hash],
     ) -> Option<Vec<Range<u64>>> {
         let size = slot.size();
-        let State::Part(part) = &mut slot.item.state else {
-            return None;
-        };
+        let part = slot.item.part()?;
         if part.compared != Some(first) {
             return None;
         }
@@ -211,7 +200,7 @@ impl Content {
     pub(super) fn next_stored(&mut self, table: &mut Table<Incoming>) -> Option<(u64, u64, u64)> {
         while let Some(&number) = self.stored.front() {
             if let Some(slot) = table.get_mut(number)
-                && let (size, State::Part(part)) = (slot.size(), &mut slot.item.state)
+                && let (size, Some(part)) = (slot.size(), slot.item.part())
                 && let Some(first) = part.stored.first()
             {
                 part.stored.remove(first.start..first.start + 1);
@@ -230,7 +219,7 @@ impl Content {
         leaves: &[(u64, Hash)],
     ) -> bool {
         let size = slot.size();
-        let State::Part(part) = &mut slot.item.state else {
+        let Some(part) = slot.item.part() else {
             return false;
         };
         for index in within.start / BLOCK..within.end.div_ceil(BLOCK) {
@@ -340,7 +329,7 @@ impl Content {
         number: u64,
     ) -> io::Result<Arc<File>> {
         let slot = table.get(number).ok_or(io::ErrorKind::NotFound)?;
-        let size = slot.range.end - slot.range.start;
+        let size = slot.size();
         let State::Part(part) = &slot.item.state else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
@@ -367,9 +356,7 @@ impl Content {
         };
         let file = Arc::new(file);
         let (identity, in_journal) = (identity(slot), dest.name_in_journal(&slot.item));
-        if let Some(slot) = table.get_mut(number)
-            && let State::Part(part) = &mut slot.item.state
-        {
+        if let Some(part) = table.get_mut(number).and_then(|s| s.item.part()) {
             if !made {
                 part.made = true;
                 part.cleared &= cleared;
@@ -392,7 +379,7 @@ impl Content {
         self.open.push_back(number);
         let more = self.open.len().saturating_sub(file.kept(OPEN));
         for oldest in self.open.drain(..more) {
-            if let Some(State::Part(part)) = table.get_mut(oldest).map(|s| &mut s.item.state) {
+            if let Some(part) = table.get_mut(oldest).and_then(|s| s.item.part()) {
                 part.file = None;
             }
         }

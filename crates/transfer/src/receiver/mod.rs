@@ -227,10 +227,8 @@ impl Role for Receiver {
             Message::Holes { ranges } => {
                 for r in &ranges {
                     self.hole(r);
-                    self.entries
-                        .content
-                        .check_pieces()
-                        .map_err(TransferError::protocol)?;
+                    let checked = self.entries.content.check_pieces();
+                    checked.map_err(TransferError::protocol)?;
                 }
                 Ok(())
             }
@@ -255,12 +253,10 @@ impl Role for Receiver {
                 self.entries.compare(file, first, &values);
                 Ok(())
             }
-            Message::Kept { paths } if self.stage == Stage::Listing => self
-                .entries
-                .dest
-                .mirror
-                .listed
-                .keep_all(&paths, &self.requested),
+            Message::Kept { paths } if self.stage == Stage::Listing => {
+                let listed = &mut self.entries.dest.mirror.listed;
+                listed.keep_all(&paths, &self.requested)
+            }
             _ => Err(TransferError::protocol(
                 "the peer sent a message out of order",
             )),
@@ -277,11 +273,8 @@ impl Role for Receiver {
         }
         self.read_lanes();
         self.reports.unheard = !self.entries.core.has_room(session);
-        if self
-            .reports
-            .watch
-            .look(&self.entries.workers.pool, now, moved)
-        {
+        let pool = &self.entries.workers.pool;
+        if self.reports.watch.look(pool, now, moved) {
             self.get_stuck();
         }
         if self.entries.core.fault.is_some() {
@@ -291,8 +284,8 @@ impl Role for Receiver {
         self.entries.write_small();
         self.write_staged(now);
         self.pop_over();
-        self.reports
-            .report(&mut self.entries.core, self.entries.table.first(), now);
+        let Entries { core, table, .. } = &mut self.entries;
+        self.reports.report(core, table.first(), now);
         self.tell_taken();
         self.close_folders();
         if self.stage == Stage::Listed
@@ -317,20 +310,11 @@ impl Role for Receiver {
     fn next_wake(&self, now: Instant) -> Option<Instant> {
         let report = self.reports.due(&self.entries.core.tally);
         let report = report.filter(|_| !self.entries.core.is_finished());
-        let write = self
-            .entries
-            .content
-            .staging
-            .since
-            .map(|since| since + place::LINGER);
-        let answer = self.entries.workers.pool.next_answer(now);
-        let own = [
-            report,
-            write,
-            self.reports.watch.stuck_at(&self.entries.workers.pool),
-        ]
-        .into_iter()
-        .flatten();
+        let write = self.entries.content.staging.since;
+        let write = write.map(|since| since + place::LINGER);
+        let pool = &self.entries.workers.pool;
+        let (answer, stuck) = (pool.next_answer(now), self.reports.watch.stuck_at(pool));
+        let own = [report, write, stuck].into_iter().flatten();
         own.chain(answer).min()
     }
 
