@@ -129,7 +129,7 @@ impl Leaves {
 }
 
 /// The values of one file's blocks as they become known.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct BlockTree {
     size: u64,
     values: BTreeMap<u64, Hash>,
@@ -141,8 +141,7 @@ impl BlockTree {
     pub(crate) fn new(size: u64) -> Self {
         Self {
             size,
-            values: BTreeMap::new(),
-            holes: RangeSet::default(),
+            ..Self::default()
         }
     }
 

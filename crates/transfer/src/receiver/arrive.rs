@@ -36,6 +36,7 @@ use crate::{
 /// The only file of a pipe.
 const FILE: u64 = 0;
 
+const UNLISTED: &str = "the peer sent content that was never listed";
 const NEW_HOLES: &str =
     "has holes that it had not when it was listed: the same command begins it anew";
 const NO_HOLES: &str = "has holes, and the file system there cannot make any where something was left: copy it without --shard";
@@ -58,31 +59,42 @@ impl Receiver {
         let mut rest = extents;
         while let Some(first) = rest.first() {
             let arrived = Arrived::front(rest, batch);
-            let Some(to) = arrived.end().filter(|to| *to <= self.entries.table.end()) else {
-                return Err(StoreError(
-                    "the peer sent content that was never listed".into(),
-                ));
-            };
-            let (pieces, new) = self.entries.content.take_missing(first.offset..to);
+            let to = arrived.end().ok_or_else(|| StoreError(UNLISTED.into()))?;
+            let taken = self.take_in(first.offset..to, &mut Bytes::Copied(arrived));
+            let taken = taken.map_err(|why| StoreError(why.into()))?;
             // Bytes that are here already wait for nothing.
-            self.entries.workers.drained += to - first.offset - new;
-            if !self.entries.arrives(new) {
-                self.entries.workers.drained += new;
-                self.entries.content.pieces = pieces;
+            self.entries.workers.drained += to - first.offset - taken.unwrap_or(0);
+            if taken.is_none() {
                 return Ok(());
             }
-            for piece in &pieces {
-                self.place_piece(piece, &mut Bytes::Copied(arrived));
-            }
-            self.entries.content.pieces = pieces;
             rest = &rest[arrived.len()..];
-            let checked = self.entries.content.check_pieces();
-            checked.map_err(|why| StoreError(why.into()))?;
         }
         Ok(())
     }
 
-    pub(super) fn place_piece(&mut self, piece: &Range<u64>, bytes: &mut Bytes<'_, '_>) {
+    /// Places what is missing of a range; its bytes, or none if that ends the transfer.
+    fn take_in(
+        &mut self,
+        range: Range<u64>,
+        bytes: &mut Bytes<'_, '_>,
+    ) -> Result<Option<u64>, &'static str> {
+        if range.end > self.entries.table.end() {
+            return Err(UNLISTED);
+        }
+        let (pieces, new) = self.entries.content.take_missing(range);
+        let arrives = self.entries.arrives(new);
+        for piece in pieces.iter().filter(|_| arrives) {
+            self.place_piece(piece, bytes);
+        }
+        self.entries.content.pieces = pieces;
+        if !arrives {
+            return Ok(None);
+        }
+        self.entries.content.check_pieces()?;
+        Ok(Some(new))
+    }
+
+    fn place_piece(&mut self, piece: &Range<u64>, bytes: &mut Bytes<'_, '_>) {
         let mut at = piece.start;
         while let Some((number, range)) = self.entries.table.next_in(at, piece.end) {
             at = range.end;
@@ -237,16 +249,6 @@ impl Receiver {
             if self.entries.core.fault.is_some() {
                 break;
             }
-            if range.end > self.entries.table.end() {
-                let text = "the peer sent content that was never listed";
-                self.entries.core.fail(TransferError::protocol(text));
-                break;
-            }
-            let (pieces, new) = self.entries.content.take_missing(range.clone());
-            if !self.entries.arrives(new) {
-                self.entries.content.pieces = pieces;
-                break;
-            }
             let len = u32::try_from(run.bytes.len()).unwrap_or(u32::MAX);
             let extent = [Extent {
                 object: CONTENT,
@@ -255,16 +257,14 @@ impl Receiver {
                 at: u32::try_from(run.bytes.start).unwrap_or(u32::MAX),
             }];
             let arrived = Arrived::front(&extent, &bytes);
-            for piece in &pieces {
-                let mut stay = Bytes::Stay {
-                    arrived,
-                    runs: &mut kept.runs,
-                };
-                self.place_piece(piece, &mut stay);
-            }
-            self.entries.content.pieces = pieces;
-            if let Err(why) = self.entries.content.check_pieces() {
-                self.entries.core.fail(TransferError::protocol(why));
+            let mut stay = Bytes::Stay {
+                arrived,
+                runs: &mut kept.runs,
+            };
+            match self.take_in(range, &mut stay) {
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(why) => self.entries.core.fail(TransferError::protocol(why)),
             }
         }
         kept.bytes = bytes;

@@ -17,6 +17,7 @@ use crate::{
 pub(super) const COMMITTED: u64 = u64::MAX;
 
 /// A listed entry.
+#[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub(super) struct Incoming {
     pub(super) path: Vec<u8>,
@@ -54,17 +55,8 @@ impl Incoming {
             meta,
             is_file: matches!(entry.kind, Kind::File | Kind::HardLink),
             stripe: entry.stripe.clone(),
-            collected: false,
-            replaces: false,
-            mode_there: None,
-            stands: None,
             linked: entry.facts.as_ref().is_some_and(|facts| facts.linked),
-            reuses: false,
-            stayed: false,
-            repaired: false,
-            noted: false,
-            root: None,
-            state: State::Over,
+            ..Self::default()
         }
     }
 
@@ -111,8 +103,10 @@ impl Incoming {
     }
 }
 
+#[derive(Default)]
 pub(super) enum State {
     /// Ended: nothing more will be done.
+    #[default]
     Over,
     /// Ended, and in place.
     InPlace,
@@ -149,6 +143,7 @@ impl State {
 }
 
 /// A file collected on disk.
+#[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub(super) struct Part {
     pub(super) file: Option<Arc<File>>,
@@ -180,19 +175,9 @@ pub(super) struct Part {
 impl Part {
     pub(super) fn new(size: u64) -> Self {
         Self {
-            file: None,
-            striped: false,
-            made: false,
             cleared: true,
-            inode: None,
-            journal: None,
-            gathering: BTreeMap::new(),
             tree: BlockTree::new(size),
-            compared: None,
-            bad: Vec::new(),
-            stored: RangeSet::default(),
-            lost: false,
-            basis: None,
+            ..Self::default()
         }
     }
 

@@ -20,7 +20,7 @@ pub(super) const NOW: Timespec = Timespec {
 };
 
 /// Permissions and time of an entry, and what else is preserved.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Meta {
     pub(crate) mode: u16,
     pub(crate) granted: Option<Arc<Granted>>,
