@@ -18,12 +18,11 @@ use farhaul_core::{
 use super::{
     Receiver, Stage,
     content::{Content, Placed},
-    entries::{Entries, code_of},
+    entries::code_of,
     item::State,
     job::WriteJob,
-    lane,
     place::{Arrived, Bytes, LINGER},
-    staging::{Into, LaneLoad, Load},
+    staging::{Into, LaneLoad, Load, Run},
 };
 use crate::{
     digest::{LEAF, Leaves, block_range},
@@ -121,11 +120,17 @@ impl Receiver {
             Placed::Unwanted => self.entries.workers.drained += dropped,
             Placed::OnDisk => match self.entries.part_file(number) {
                 Ok(file) => {
-                    let into = Into { number, file, size };
                     if let Bytes::Stay { runs, .. } = source {
-                        runs.extend(lane::stays(into, at, arrived, &range));
-                        return;
+                        let run = |bytes| Run {
+                            number,
+                            file,
+                            size,
+                            offset: at,
+                            bytes,
+                        };
+                        return runs.extend(arrived.place(&range).map(run));
                     }
+                    let into = Into { number, file, size };
                     let pieces = arrived.pieces(range.clone());
                     let staging = &mut self.entries.content.staging;
                     if let Some(load) = staging.add(into, at, range.end, pieces) {
@@ -183,12 +188,8 @@ impl Receiver {
 
     /// Hashes blocks as they are stored that counted as holes before, some at a time.
     pub(super) fn hash_stored(&mut self) {
-        let busy = |entries: &Entries| {
-            let pool = &entries.workers.pool;
-            pool.outstanding() >= 2 * pool.threads()
-        };
         let entries = &mut self.entries;
-        while !busy(entries)
+        while entries.workers.pool.outstanding() < 2 * entries.workers.pool.threads()
             && let Some((number, index, size)) = entries.content.next_stored(&mut entries.table)
         {
             let block = block_range(index, size);

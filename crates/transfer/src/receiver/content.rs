@@ -8,10 +8,12 @@ use rustix::{fs::Stat, io::Errno};
 use super::{
     destination::Destination,
     item::{Gathering, Incoming, Part, State, inode},
+    job::WriteJob,
     journal::Journal,
     place::{Arrived, RESIDENT},
     staging::Staging,
     target::Target,
+    workers::Workers,
 };
 use crate::{
     bounds::{self, STRIPES},
@@ -26,6 +28,8 @@ use crate::{
 
 /// Ranges per message.
 pub(super) const RANGES: usize = 1_500;
+/// Blocks checked by one job.
+const VERIFY: usize = 16;
 /// Parts kept open.
 const OPEN: usize = 128;
 /// Blocks that wait for workers before no more messages are taken.
@@ -63,15 +67,6 @@ pub(super) enum Placed {
     OnDisk,
     /// Nothing is collected of the entry.
     Unwanted,
-}
-
-/// A part that is continued.
-pub(super) struct Resumed {
-    pub(super) file: Arc<File>,
-    /// Blocks that an earlier run claimed, and their values.
-    pub(super) claimed: Vec<(u64, Hash)>,
-    /// Ranges of the object that it did not.
-    pub(super) wanted: RangeSet,
 }
 
 /// Identity of a whole file at its source.
@@ -407,18 +402,18 @@ impl Content {
         Ok((file, cleared))
     }
 
-    /// Continues the part of `slot` that an earlier run left; nothing if there is none. The blocks that it
-    /// claimed are to be checked, the ranges that it did not are to be requested.
+    /// Continues the part of `slot` that an earlier run left; nothing if there is none. Blocks that it claimed are
+    /// checked; returned are those, and the ranges of the object that it did not claim.
     pub(super) fn resume(
         &mut self,
         (number, slot): (u64, &mut Slot<Incoming>),
         (dest, target): (&Destination, &Target),
-        journal: &mut Journal,
+        workers: &mut Workers,
         sparse: bool,
-    ) -> Option<Resumed> {
+    ) -> Option<(RangeSet, RangeSet)> {
         let (size, identity) = (slot.size(), identity(slot));
         let name = dest.name_in_journal(&slot.item);
-        let claimed = journal.claim(&name, identity)?;
+        let claimed = workers.journal.claim(&name, identity)?;
         let file = self.left(dest, target, size)?;
         let (start, file) = (slot.range.start, Arc::new(file));
         let mut wanted: RangeSet = std::iter::once(slot.range.clone()).collect();
@@ -445,18 +440,19 @@ impl Content {
         }
         let mut part = Part::left(size, Arc::clone(&file), target.stripe.is_some());
         part.cleared = sparse;
-        part.journal = Some(journal.begin(&name, identity));
+        part.journal = Some(workers.journal.begin(&name, identity));
         slot.item.state = State::part(part);
         if target.stripe.is_none() {
             self.open.push_back(number);
         } else {
             self.stripes += 1;
         }
-        Some(Resumed {
-            file,
-            claimed,
-            wanted,
-        })
+        for blocks in claimed.chunks(VERIFY) {
+            let job = WriteJob::verify(number, size, Arc::clone(&file), blocks.to_vec());
+            workers.pool.push(job);
+        }
+        let claimed = claimed.iter().map(|(index, _)| *index..*index + 1);
+        Some((claimed.collect(), wanted))
     }
 
     /// The part that an earlier run left, if it is one.

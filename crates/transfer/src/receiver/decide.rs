@@ -2,7 +2,7 @@
 //! receiver requests everything, nothing (it is already there), or the blocks that an earlier run did
 //! not complete.
 
-use std::{io, sync::Arc};
+use std::io;
 
 use rustix::fs::{FileType, Stat};
 
@@ -10,7 +10,6 @@ use super::{
     content::identity,
     entries::Entries,
     item::{Basis, Part, State},
-    job::WriteJob,
     names::SAME_NAME,
     target::Target,
 };
@@ -22,9 +21,6 @@ use crate::{
     reach::Reach,
     wire::{BLOCK, Entry, Exit, Kind, Message, Root, path},
 };
-
-/// Blocks checked by one job.
-const VERIFY: usize = 16;
 
 /// True if a stripe is complete where those of its file are collected; none if no stripe was begun.
 fn collected(target: &Target) -> Option<bool> {
@@ -202,22 +198,13 @@ impl Entries {
         let Some(slot) = self.table.get_mut(number) else {
             return false;
         };
-        let (size, journal) = (slot.size(), &mut self.workers.journal);
-        let part = (number, slot);
-        let resumed = self
-            .content
-            .resume(part, (&self.dest, target), journal, sparse);
-        let Some(resumed) = resumed else { return false };
-        for blocks in resumed.claimed.chunks(VERIFY) {
-            let file = Arc::clone(&resumed.file);
-            let job = WriteJob::verify(number, size, file, blocks.to_vec());
-            self.workers.pool.push(job);
-        }
-        let blocks = resumed.claimed.iter().map(|(index, _)| *index..*index + 1);
-        if !self.reuse(number, blocks.collect(), false) {
-            for range in resumed.wanted.iter() {
-                self.content.request(range);
-            }
+        let (part, place) = ((number, slot), (&self.dest, target));
+        let resumed = self.content.resume(part, place, &mut self.workers, sparse);
+        let Some((claimed, wanted)) = resumed else {
+            return false;
+        };
+        if !self.reuse(number, claimed, false) {
+            wanted.iter().for_each(|range| self.content.request(range));
         }
         true
     }

@@ -11,7 +11,7 @@ use farhaul_core::{
 use super::{
     content::RANGES,
     place::{Arrived, LINGER},
-    staging::{Into, LaneLoad, Load, Run, Staging},
+    staging::{Into, LaneLoad, Load, Staging},
 };
 use crate::{
     bounds::GAPS,
@@ -120,21 +120,4 @@ impl Receives {
             drained: self.drained,
         }
     }
-}
-
-/// A run of a large file that stays where it arrived.
-pub(super) fn stays(
-    into: Into,
-    offset: u64,
-    arrived: Arrived<'_>,
-    range: &Range<u64>,
-) -> Option<Run> {
-    let bytes = arrived.place(range)?;
-    Some(Run {
-        number: into.number,
-        file: into.file,
-        size: into.size,
-        offset,
-        bytes,
-    })
 }

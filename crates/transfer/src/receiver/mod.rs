@@ -5,6 +5,10 @@
 //!   that was opened beneath it.
 //! - A target is replaced by one rename of verified content, or not touched at all.
 //! - No allocation is sized by the peer's values before bytes have arrived.
+//!
+//! [`Receiver`] plays the role: messages, arrivals, answers of workers, the end. [`Entries`] carries each listed
+//! entry from the decision to its name. Its parts are [`Names`], [`Destination`] with the mirror, [`Content`] under
+//! way, and [`Workers`] with the journal. A part gets an entry, or the core, as an argument; none knows the receiver.
 
 use std::sync::Arc;
 
