@@ -27,6 +27,7 @@ mod sources;
 mod suite;
 mod tidy;
 mod tools;
+mod types;
 
 use std::{
     env,

@@ -218,6 +218,11 @@ pub(crate) fn met_a_link(e: &io::Error) -> bool {
     e.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }
 
+/// True for a folder.
+pub(crate) fn is_dir(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+}
+
 /// Kind of file that `stat` describes, if it may not be replaced by a file. Only its owner can know
 /// whether a device or a pipe is still needed.
 pub(crate) fn is_special(stat: &Stat) -> Option<&'static str> {

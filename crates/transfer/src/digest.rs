@@ -129,7 +129,7 @@ impl Leaves {
 }
 
 /// The values of one file's blocks as they become known.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct BlockTree {
     size: u64,
     values: BTreeMap<u64, Hash>,
@@ -141,8 +141,7 @@ impl BlockTree {
     pub(crate) fn new(size: u64) -> Self {
         Self {
             size,
-            values: BTreeMap::new(),
-            holes: RangeSet::default(),
+            ..Self::default()
         }
     }
 
@@ -212,6 +211,19 @@ impl BlockTree {
     /// Clears the marks of holes, and returns the blocks that had one.
     pub(crate) fn take_holes(&mut self) -> RangeSet {
         std::mem::take(&mut self.holes)
+    }
+
+    /// Of a file of `size` bytes in which something is stored in these ranges: the blocks without any are holes.
+    pub(crate) fn stored_in(size: u64, stored: Vec<Range<u64>>) -> Self {
+        let mut holes: RangeSet = std::iter::once(0..size).collect();
+        for range in stored {
+            holes.remove(range);
+        }
+        let mut tree = Self::new(size);
+        for hole in holes.iter() {
+            tree.set_hole(&hole);
+        }
+        tree
     }
 
     /// The first unknown block from `from` on; the number of blocks if there is none.

@@ -198,6 +198,11 @@ impl RoleCore {
         self.log.add(code, text);
     }
 
+    /// Notes a warning that both sides should know.
+    pub(crate) fn warn(&mut self, text: String) {
+        self.trouble(NOT_LISTED, Exit::Ok, text);
+    }
+
     /// Notes what the receiver says about a file; false if that is nothing but that the existing
     /// file stays.
     pub(crate) fn take_trouble(&mut self, code: Exit, text: &[u8]) -> bool {

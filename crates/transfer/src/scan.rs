@@ -19,7 +19,7 @@ use std::{
 use rustix::fs::{FileType, OFlags, Stat};
 
 use crate::{
-    confine::{self, Dir},
+    confine::{self, Dir, is_dir},
     disk::File,
     filter::Filter,
     names::{Cursor, Since},
@@ -675,10 +675,6 @@ impl Scanner<'_> {
             stamp: Stamp::of(stat),
         })))
     }
-}
-
-fn is_dir(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
 /// The manifest entry of what `stat` describes.

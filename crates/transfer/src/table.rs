@@ -20,6 +20,13 @@ pub(crate) struct Slot<T> {
     charge: usize,
 }
 
+impl<T> Slot<T> {
+    /// Bytes of the entry.
+    pub(crate) const fn size(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+}
+
 /// Entries under way, by number and by offset.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
@@ -134,6 +141,13 @@ impl<T> Table<T> {
     pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut Slot<T>> {
         let i = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.slots.get_mut(i)
+    }
+
+    /// The entry that holds byte `at`, and what of it lies before `end`; `None` if there is nothing.
+    pub(crate) fn next_in(&mut self, at: u64, end: u64) -> Option<(u64, Range<u64>)> {
+        let number = self.find(at).filter(|_| at < end)?;
+        let own = &self.get(number)?.range;
+        Some((number, at..end.min(own.end)))
     }
 
     /// The number of the entry that holds byte `offset`; `None` if it is over or not listed.

@@ -82,10 +82,7 @@ impl Backups {
     }
 
     fn key(&self, path: &[u8]) -> [u8; 8] {
-        if !self.folds {
-            return path::digest(path);
-        }
-        path::digest(String::from_utf8_lossy(path).to_lowercase().as_bytes())
+        path::folded_digest(path, self.folds)
     }
 
     fn is_full(&self) -> bool {

@@ -1,12 +1,12 @@
 //! Gives a complete file its name, with its permissions and on its disk. A file that several
 //! senders deliver gets its name once all of it is there.
 
-use std::io;
+use std::{collections::BTreeSet, io};
 
 use super::{
     disks::Disks,
-    job::{Ending, Target, sync_before_names},
     reread::{self, Reread},
+    target::Target,
 };
 use crate::{
     confine,
@@ -15,11 +15,32 @@ use crate::{
     pages::Pages,
     pool::Stop,
     state_names,
-    wire::{Stripe, path},
+    wire::{Generation, Stripe, path},
 };
 
 /// Names that are tried for content that stayed wrong.
 const BAD_NAMES: u32 = 100;
+
+/// Blocks that a large file should hold, and those that the disk does not give back.
+pub(crate) type Lost = (Box<BlockTree>, Vec<u64>);
+
+/// Ending of a file.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    InPlace,
+    /// A stripe is complete; if all are, the file is in place.
+    Collected {
+        generation: Generation,
+        whole: bool,
+    },
+    /// Content is not what the sender has.
+    Mismatch,
+    Failed(io::Error),
+    /// The disk gives back something else than was written.
+    Lost(Option<Lost>),
+    /// The file was written, but did not reach the disk.
+    NotOnDisk(io::Error),
+}
 
 /// Gives a complete part its permissions and time, and waits until it is on the disk. A small one is
 /// waited for only if it replaces something.
@@ -155,4 +176,21 @@ pub(super) fn without_part(file: &File, target: &Target, e: io::Error) -> io::Er
             io::Error::new(e.kind(), format!("{e}; {part} is left beside it: {why}"))
         }
     }
+}
+
+/// Waits until the names that are to be given are noted on the disk, and the content of those that replace something.
+pub(super) fn sync_before_names<'a>(
+    targets: impl Iterator<Item = &'a Target>,
+    disks: Option<&Disks>,
+    stop: &Stop,
+) -> io::Result<()> {
+    let Some(disks) = disks else { return Ok(()) };
+    stop.sync(|| disks.await_names())?;
+    let mut synced = BTreeSet::new();
+    for Target { dir, .. } in targets.filter(|target| target.replaces) {
+        if synced.insert(dir.stat()?.st_dev) {
+            stop.sync(|| disks.sync_of(dir))?;
+        }
+    }
+    Ok(())
 }

@@ -3,14 +3,13 @@
 use std::io;
 
 use super::{
-    job::Target,
     reread::{self, Reread},
+    target::Target,
 };
 use crate::{
     digest::{BlockTree, block_count},
     pages::Pages,
     pool::Stop,
-    ranges::RangeSet,
     sender::{extents, hash_block, hash_content},
     wire::{BLOCK, Hash},
 };
@@ -69,21 +68,22 @@ fn check_sparse(
     let file = target.open_to_read(&target.name)?;
     // Where the file system does not report it, the blocks are examined.
     let data = extents(&file, size, stop).unwrap_or_else(|_| std::iter::once(0..size).collect());
-    let mut holes: RangeSet = std::iter::once(0..size).collect();
-    for range in &data {
-        holes.remove(range.clone());
-    }
-    let mut tree = BlockTree::new(size);
-    for hole in holes.iter() {
-        tree.set_hole(&hole);
-    }
-    for range in data {
-        for index in range.start / BLOCK..range.end.div_ceil(BLOCK) {
-            stop.check()?;
-            if tree.get(index).is_none() {
-                tree.learn(index, hash_content(&file, index, size, scratch)?);
-            }
-        }
+    let value = |index| hash_content(&file, index, size, scratch);
+    root_of(BlockTree::stored_in(size, data), stop, value)
+}
+
+/// The root of a file whose blocks have these values, but for the holes of `tree`.
+pub(super) fn root_of(
+    mut tree: BlockTree,
+    stop: &Stop,
+    mut value: impl FnMut(u64) -> io::Result<Hash>,
+) -> io::Result<Checked> {
+    let blocks = block_count(tree.size());
+    let mut index = tree.next_unknown(0);
+    while index < blocks {
+        stop.check()?;
+        tree.learn(index, value(index)?);
+        index = tree.next_unknown(index);
     }
     let root = tree.root().ok_or(io::ErrorKind::UnexpectedEof)?;
     Ok((root, tree.has_holes()))

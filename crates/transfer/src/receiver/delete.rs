@@ -18,7 +18,11 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Receiver, Stage, Target, WriteJob, backups, disks::Disks, job::NOW};
+use super::{
+    backups,
+    disks::Disks,
+    target::{NOW, Target},
+};
 use crate::{
     bounds::LISTED,
     confine::{self, Dir},
@@ -29,8 +33,9 @@ use crate::{
     names::Cursor,
     pool::Stop,
     requested::Requested,
+    role::RoleCore,
     wire::{
-        Exit, Kind, Mirror, Suffix,
+        Exit, Kind, Mirror, NOT_LISTED, Suffix,
         path::{self, Own},
     },
 };
@@ -88,6 +93,13 @@ impl Listed {
         all.map(|(path, (_, is_file))| (&path[..], *is_file))
     }
 
+    /// Takes the targets of the entries that wait.
+    pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
+        let waiting = self.waiting.values_mut();
+        let waiting = waiting.filter_map(|(target, is_file)| Some((target.take()?, *is_file)));
+        waiting.collect()
+    }
+
     /// True if this entry waits for a folder to be deleted.
     pub(super) fn waits(&self, path: &[u8]) -> bool {
         self.waiting.contains_key(path)
@@ -104,13 +116,7 @@ impl Listed {
     }
 
     fn key(&self, path: &[u8]) -> u64 {
-        let digest = if self.folds {
-            let lower = String::from_utf8_lossy(path).to_lowercase();
-            path::digest(lower.as_bytes())
-        } else {
-            path::digest(path)
-        };
-        u64::from_be_bytes(digest)
+        u64::from_be_bytes(path::folded_digest(path, self.folds))
     }
 
     /// Adds an entry; the folder without a name is the destination itself.
@@ -551,6 +557,26 @@ pub(crate) fn delete(
 }
 
 impl Deleted {
+    /// Nothing is deleted, for a reason; what waits for that gets its name if nothing has it.
+    pub(super) fn nothing(why: (Exit, String), waiting: &[Waiting]) -> Self {
+        let mut deleted = Self::default();
+        deleted.problems.push(why);
+        for waiting in waiting {
+            deleted.place(waiting);
+        }
+        deleted
+    }
+
+    /// Counts and reports it.
+    pub(super) fn note(self, core: &mut RoleCore) {
+        core.tally.deleted += self.count;
+        core.tally.files_ok = core.tally.files_ok.saturating_sub(self.unplaced);
+        core.tally.files_failed += self.unplaced;
+        for (code, why) in self.problems {
+            core.trouble(NOT_LISTED, code, why);
+        }
+    }
+
     /// Gives this its name, or gives it up if a folder still has that.
     fn place(&mut self, (target, is_file): &Waiting) {
         let Target { dir, part, .. } = target;
@@ -634,69 +660,4 @@ pub(crate) fn refusal(listed: &Listed, log: &FailureLog) -> Option<(Exit, String
         return Some((Exit::Limit, why));
     }
     (!log.is_clean()).then(|| (Exit::Ok, INCOMPLETE.into()))
-}
-
-impl Receiver {
-    /// Starts to delete what the source lacks; false if nothing is to be deleted.
-    pub(super) fn starts_to_delete(&mut self) -> bool {
-        let Some(delete) = self.rules.mirror.delete else {
-            return false;
-        };
-        let mut listed = std::mem::take(&mut self.listed);
-        let waiting = listed.waiting.values_mut();
-        let waiting = waiting.filter_map(|(target, is_file)| Some((target.take()?, *is_file)));
-        let waiting: Vec<Waiting> = waiting.collect();
-        if let Some((code, why)) = refusal(&listed, &self.core.log) {
-            let mut deleted = Deleted::default();
-            deleted.problems.push((code, why));
-            for waiting in &waiting {
-                deleted.place(waiting);
-            }
-            self.note_deleted(deleted);
-            return false;
-        }
-        self.stage = Stage::Deleting;
-        let walk = Walk::new(
-            self.tree.root(),
-            listed,
-            &self.rules.mirror,
-            self.excludes.clone(),
-            true,
-        );
-        self.pool.push(WriteJob::Delete {
-            walk: walk.map(Box::new),
-            waiting,
-            most: delete.most,
-            disks: self.disks.clone(),
-        });
-        true
-    }
-
-    pub(super) fn deleted(&mut self, deleted: Deleted) {
-        self.note_deleted(deleted);
-        self.finish();
-    }
-
-    fn note_deleted(&mut self, deleted: Deleted) {
-        self.core.tally.deleted += deleted.count;
-        self.core.tally.files_ok = self.core.tally.files_ok.saturating_sub(deleted.unplaced);
-        self.core.tally.files_failed += deleted.unplaced;
-        for (code, why) in deleted.problems {
-            self.record(code, why);
-        }
-    }
-
-    /// The entry waits, beside the folder that has its name, until that is deleted.
-    pub(super) fn wait_for_folder(&mut self, number: u64) -> io::Result<()> {
-        let target = self.target(number)?;
-        let slot = self.table.get(number).ok_or(io::ErrorKind::NotFound)?;
-        let item = &slot.item;
-        self.listed.wait(&item.path, Some(target), item.is_file)
-    }
-
-    /// Sets the filter of a copy that deletes: excluded entries stay.
-    pub(crate) fn excluding(mut self, filter: Filter) -> Self {
-        self.excludes = filter;
-        self
-    }
 }

@@ -1,38 +1,59 @@
 //! Completes files: once all of a file is in place and hashed, and its root is the sender's, the
-//! file gets its name.
+//! file gets its name. Blocks of a large file are hashed, known as holes, checked if an earlier run
+//! left them, and compared with the sender's if the roots differ. Wrong blocks are requested once
+//! more.
 
-use std::{io, sync::Arc};
-
-use rustix::{fs::Stat, io::Errno};
+use std::{io, ops::Range, sync::Arc};
 
 use super::{
-    BATCH, COMMITTED, Incoming, Part, Receiver, Small, State, Target, WriteJob, inode, job::Ending,
+    commit::{Ending, Lost},
+    entries::{Entries, code_of, of_part},
+    item::{Incoming, Part, State},
+    job::{Small, WriteJob},
+    journal::Journal,
+    reuse::Claims,
 };
 use crate::{
-    bounds::STRIPES,
-    confine,
-    digest::BlockTree,
+    decide::Refusal,
+    digest::{block_count, block_range},
     disk::File,
-    lacks,
     ranges::RangeSet,
-    table::{Slot, Table},
-    wire::{BLOCK, Exit, Hash, Message, Root, Stripe},
+    role::RoleCore,
+    wire::{BLOCK, Exit, Hash, Message, Root},
 };
 
-/// Parts kept open.
-const OPEN: usize = 128;
+/// Small files per job.
+const BATCH: usize = 64;
+/// Blocks of an old file per job.
+const REUSED: usize = 16;
 const LOST: &str = "the disk returns other content than was written, also after a repair";
 const WRONG_STRIPE: &str = "content differs from the source after a repair: the file is not put together; run this shard again";
 const WRONG: &str = "content differs from the source after a repair";
 const SAVED: &str = "saved beside it as .bad";
+/// The hash of a file, if it is known: a sparse one has none, nor has a stripe.
+fn plain_root(item: &Incoming) -> Option<Hash> {
+    let plain = |root: &Root| !root.sparse && item.stripe.is_none();
+    item.root.filter(plain).map(|root| root.hash)
+}
 
-impl Receiver {
+/// Notes that a file of this `root` got its name.
+fn in_place(core: &mut RoleCore, item: &mut Incoming, journal: &mut Journal, root: Option<Hash>) {
+    item.state = State::InPlace;
+    if item.replaces {
+        // It was on the disk before it got its name.
+        journal.found(&item.path);
+    }
+    core.last_root = root;
+    core.tally.files_ok += 1;
+}
+
+impl Entries {
     /// Acts on a file whose content or root has become known.
     pub(super) fn settle(&mut self, number: u64) {
         let Some(slot) = self.table.get_mut(number) else {
             return;
         };
-        let item = &mut slot.item;
+        let (size, item) = (slot.size(), &mut slot.item);
         let Some(root) = item.root else { return };
         match &item.state {
             State::Memory { left: 0, .. } => self.settle_small(number),
@@ -41,21 +62,17 @@ impl Receiver {
                     if item.collected {
                         return self.commit_collected(number);
                     }
-                    let size = slot.range.end - slot.range.start;
                     let plain = plain_root(item);
-                    if let Err(e) = self.set_facts(number, self.rules.checksum) {
+                    if let Err(e) = self.dest.set_facts(item, self.dest.rules.checksum) {
                         let why = format!(
                             "the content is the same, but its permissions or time cannot be set: {e}"
                         );
                         return self.fail(number, Exit::of_write(&e), &why);
                     }
+                    self.workers.journal.found(&item.path);
                     self.core.tally.resumed += size;
-                    self.was_there(number);
                     self.core.last_root = plain;
-                    if let Some(slot) = self.table.get_mut(number) {
-                        self.journal.found(&slot.item.path);
-                        slot.item.state = State::InPlace;
-                    }
+                    self.is_in_place(number, false);
                 } else {
                     self.want_instead(number);
                 }
@@ -74,111 +91,99 @@ impl Receiver {
         }
     }
 
-    /// A stripe that an earlier run has completed is what the sender has: perhaps all are complete by now.
-    fn commit_collected(&mut self, number: u64) {
-        let opened = self.target(number).and_then(|target| {
-            let file = target.open_part(|stat| self.is_ours(stat))?;
-            let stripe = target.stripe.ok_or(io::ErrorKind::NotFound)?;
-            self.hold(stripe, &file)?;
-            // Another run may have begun to write it again since it was hashed.
-            Ok((stripe.is_marked(&file)?, file))
-        });
-        let file = match opened {
-            Ok((true, file)) => file,
-            Ok((false, _)) => return self.want_anew(number),
-            Err(e) => return self.fail(number, code_of(&e), &e),
-        };
-        let Some(slot) = self.table.get_mut(number) else {
-            return;
-        };
-        let size = slot.range.end - slot.range.start;
-        let mut part = Part::new(size);
-        (part.made, part.inode) = (true, inode(&file));
-        part.file = Some(Arc::new(file));
-        part.striped = true;
-        self.stripes += 1;
-        slot.item.state = State::Part(Box::new(part));
-        self.core.tally.resumed += size;
-        self.commit(number, false);
-    }
-
-    /// Keeps others from delivering this stripe; not too many are open at a time.
-    pub(super) fn hold(&self, stripe: Stripe, file: &File) -> io::Result<()> {
-        if self.stripes >= STRIPES {
-            let text = "parts of too many files are delivered at a time";
-            return Err(io::Error::other(text));
-        }
-        stripe.hold(file)
-    }
-
-    /// Fails for a file whose owner is not that of the journal.
-    pub(super) fn is_ours(&self, stat: &Stat) -> io::Result<()> {
-        let ours = Some(stat.st_uid) == self.journal.lock().owner();
-        ours.then_some(()).ok_or_else(confine::swapped)
-    }
-
-    /// Sets permissions and facts of a file whose content is the same, and its time if `times`.
-    pub(super) fn set_facts(&mut self, number: u64, times: bool) -> io::Result<()> {
-        if !self.rules.reach.is_all() {
-            return Ok(());
-        }
-        let there = self.table.get(number).and_then(|slot| slot.item.mode_there);
-        let target = self.target(number)?;
-        let wanted = target.meta.permissions();
-        if there.is_some_and(|there| there != wanted.as_raw_mode()) {
-            let file = confine::open_to_read(&target.dir, &target.name)?;
-            confine::set_permissions(&file, wanted)?;
-        }
-        if let Some(granted) = &target.meta.granted {
-            let file = confine::open_to_read(&target.dir, &target.name)?;
-            granted.apply(&file, |_| Ok(()), target.meta.mode)?;
-        }
-        if times {
-            let times = target.meta.times();
-            let dir = &target.dir;
-            dir.set_times_at(lacks::TIMES, &target.name, &times)?;
-        }
-        Ok(())
-    }
-
     /// Requests the whole file, as the existing one is not the same after all, if it may be
     /// replaced.
     fn want_instead(&mut self, number: u64) {
         match self.table.get(number).and_then(|slot| slot.item.stands) {
             Some(why) => self.fail(number, Exit::DestError, &why),
-            None if self.reuses_instead(number) => self.ask_for_blocks(),
+            None if self.reuses_instead(number) => self.content.ask_for_blocks(&mut self.core.out),
             None => self.want_anew(number),
         }
     }
 
-    /// Requests only the blocks that differ, if the existing file may be compared by blocks; else
-    /// false.
-    fn reuses_instead(&mut self, number: u64) -> bool {
-        let Some(slot) = self.table.get_mut(number) else {
-            return false;
-        };
-        if !slot.item.reuses {
-            return false;
-        }
-        let size = slot.range.end - slot.range.start;
-        slot.item.state = State::Part(Box::new(Part::new(size)));
-        self.reuse(number, RangeSet::default(), false)
-    }
-
-    /// Requests the whole file, from its beginning.
-    fn want_anew(&mut self, number: u64) {
+    pub(super) fn small_done(&mut self, number: u64, ending: Ending) {
         let Some(slot) = self.table.get_mut(number) else {
             return;
         };
-        let range = slot.range.clone();
-        let size = range.end - range.start;
-        slot.item.root = None;
-        slot.item.state = if size > BLOCK {
-            State::Part(Box::new(Part::new(size)))
-        } else {
-            State::Wanted
+        let bytes = usize::try_from(slot.size()).unwrap_or_default();
+        self.content.resident -= bytes;
+        self.workers.writing -= bytes;
+        self.workers.drained += bytes as u64;
+        if let State::GivenUp = std::mem::replace(&mut slot.item.state, State::Over) {
+            return self.name_is_free(number);
+        }
+        match ending {
+            Ending::InPlace | Ending::Collected { .. } => {
+                let root = slot.item.root.map(|root| root.hash);
+                in_place(
+                    &mut self.core,
+                    &mut slot.item,
+                    &mut self.workers.journal,
+                    root,
+                );
+            }
+            Ending::Mismatch | Ending::Lost(_) if !slot.item.repaired => {
+                slot.item.repaired = true;
+                self.core.progress.retry();
+                self.want_anew(number);
+            }
+            Ending::Mismatch => self.fail_wrong(number, WRONG),
+            Ending::Lost(_) => self.fail_wrong(number, LOST),
+            Ending::Failed(e) => self.fail(number, Exit::of_write(&e), &e),
+            Ending::NotOnDisk(e) => {
+                let noted = self.workers.journal.sync_failed();
+                self.workers.note(&mut self.core, noted);
+                self.fail(number, Exit::of_write(&e), &e);
+            }
+        }
+    }
+
+    /// Abandons a file whose content stayed wrong.
+    fn fail_wrong(&mut self, number: u64, why: &str) {
+        if self.dest.rules.alone {
+            return self.fail(number, Exit::VerifyFailed, &why);
+        }
+        self.fail(number, Exit::VerifyFailed, &format!("{why}; {SAVED}"));
+    }
+
+    pub(super) fn block_done(&mut self, number: u64, index: u64, value: io::Result<Hash>) {
+        let value = match value {
+            Ok(value) => value,
+            Err(e) => return self.fail(number, Exit::of_write(&e), &e),
         };
-        self.repair(number, vec![range]);
+        if let Some(part) = self.part(number) {
+            part.tree.set(index, value);
+            if let Some(journal) = part.journal.filter(|_| !self.dest.rules.pipe) {
+                self.workers.journal.block(journal, index, &value);
+            }
+            self.settle(number);
+        }
+    }
+
+    /// Acts on roots that differ.
+    pub(super) fn differs(&mut self, number: u64) {
+        let Some(slot) = self.table.get_mut(number) else {
+            return;
+        };
+        let size = slot.size();
+        let State::Part(part) = &mut slot.item.state else {
+            return;
+        };
+        if slot.item.repaired {
+            self.commit(number, true);
+            return;
+        }
+        slot.item.repaired = true;
+        slot.item.root = None;
+        self.core.progress.retry();
+        if block_count(size) == 1 {
+            part.tree.clear(0..1);
+            let range = slot.range.clone();
+            self.content.repair(&mut self.core.out, number, vec![range]);
+        } else {
+            part.compared = Some(0);
+            self.core.out.push(&Message::AskBlocks { file: number });
+        }
     }
 
     /// Hands a complete small file whose root is known to the next job.
@@ -197,204 +202,22 @@ impl Receiver {
         {
             let last = slot.item.repaired;
             let replaced = slot.item.replaces.then_some(&slot.item.path);
-            self.writing += bytes.len();
+            self.workers.writing += bytes.len();
             let batch = target.dir.kept(BATCH);
-            if let Some(Err(e)) = replaced.map(|path| self.backups.make(path)) {
+            if let Some(Err(e)) = replaced.map(|path| self.dest.mirror.backups.make(path)) {
                 return self.small_done(number, Ending::Failed(e));
             }
-            self.small.push(Small {
+            self.workers.small.push(Small {
                 number,
                 target,
                 bytes,
                 root: root.hash,
                 last,
             });
-            if self.small.len() >= batch {
+            if self.workers.small.len() >= batch {
                 self.write_small();
             }
         }
-    }
-
-    /// Starts the job for the small files that are ready.
-    pub(super) fn write_small(&mut self) {
-        if !self.small.is_empty() {
-            let files = std::mem::take(&mut self.small);
-            let disks = self.disks.clone();
-            if let Err(e) = self.note_named(files.iter().map(|f| f.number)) {
-                for file in files {
-                    let e = io::Error::new(e.kind(), e.to_string());
-                    self.small_done(file.number, Ending::Failed(e));
-                }
-                return;
-            }
-            self.pool.push(WriteJob::Small {
-                files,
-                disks,
-                reread: self.reread.clone(),
-            });
-        }
-    }
-
-    /// Notes in the journal files that get their names before they are synced, unless they replace
-    /// something. The journal has them on the disk before, and with them the names of all that are
-    /// listed by now. Waiting for each would take longer than the copy.
-    fn note_named(&mut self, files: impl Iterator<Item = u64>) -> io::Result<()> {
-        let Some(disks) = &self.disks else {
-            let slots = files.filter_map(|number| self.table.get(number));
-            self.journal.named_for_now(slots.map(|s| &s.item.path[..]));
-            return Ok(());
-        };
-        let disks = Arc::clone(disks);
-        let is_new = |table: &Table<Incoming>, number: u64| {
-            let slot = table.get(number);
-            slot.is_some_and(|s| !s.item.noted && !s.item.replaces)
-        };
-        let mut new: Vec<u64> = files.filter(|n| is_new(&self.table, *n)).collect();
-        if new.is_empty() {
-            return Ok(());
-        }
-        let (listed, now) = (self.noted..self.table.next(), new.clone());
-        let small = |s: &Slot<Incoming>| s.item.is_wanted() && s.range.end - s.range.start <= BLOCK;
-        new.extend(listed.clone().filter(|n| {
-            let wanted = self.table.get(*n).is_some_and(small);
-            wanted && is_new(&self.table, *n) && !now.contains(n)
-        }));
-        let slots = new.iter().filter_map(|number| self.table.get(*number));
-        let noted = self.journal.named(slots.map(|s| &s.item.path[..]));
-        noted
-            .map_err(|e| io::Error::new(e.kind(), format!("the journal cannot be written: {e}")))?;
-        for number in new {
-            if let Some(slot) = self.table.get_mut(number) {
-                slot.item.noted = true;
-            }
-        }
-        self.noted = listed.end;
-        disks.names_noted();
-        Ok(())
-    }
-
-    /// Abandons a file whose content stayed wrong.
-    fn fail_wrong(&mut self, number: u64, why: &str) {
-        if self.rules.alone {
-            return self.fail(number, Exit::VerifyFailed, &why);
-        }
-        self.fail(number, Exit::VerifyFailed, &format!("{why}; {SAVED}"));
-    }
-
-    pub(super) fn small_done(&mut self, number: u64, ending: Ending) {
-        let Some(slot) = self.table.get_mut(number) else {
-            return;
-        };
-        let bytes = usize::try_from(slot.range.end - slot.range.start).unwrap_or_default();
-        self.resident -= bytes;
-        self.writing -= bytes;
-        self.drained += bytes as u64;
-        if let State::GivenUp = std::mem::replace(&mut slot.item.state, State::Over) {
-            return self.name_is_free(number);
-        }
-        match ending {
-            Ending::InPlace | Ending::Collected { .. } => {
-                self.core.last_root = slot.item.root.map(|r| r.hash);
-                slot.item.state = State::InPlace;
-                if slot.item.replaces {
-                    // It was on the disk before it got its name.
-                    self.journal.found(&slot.item.path);
-                }
-                self.core.tally.files_ok += 1;
-            }
-            Ending::Mismatch | Ending::Lost(_) if !slot.item.repaired => {
-                slot.item.repaired = true;
-                self.core.progress.retry();
-                self.want_anew(number);
-            }
-            Ending::Mismatch => self.fail_wrong(number, WRONG),
-            Ending::Lost(_) => self.fail_wrong(number, LOST),
-            Ending::Failed(e) => self.fail(number, Exit::of_write(&e), &e),
-            Ending::NotOnDisk(e) => {
-                let noted = self.journal.sync_failed();
-                self.note_journal(noted);
-                self.fail(number, Exit::of_write(&e), &e);
-            }
-        }
-    }
-
-    /// The part of a large file, created when its first byte arrives.
-    pub(super) fn part_file(&mut self, number: u64) -> io::Result<Arc<File>> {
-        let slot = self.table.get(number).ok_or(io::ErrorKind::NotFound)?;
-        let size = slot.range.end - slot.range.start;
-        let State::Part(part) = &slot.item.state else {
-            return Err(io::ErrorKind::InvalidInput.into());
-        };
-        if let Some(file) = &part.file {
-            return Ok(Arc::clone(file));
-        }
-        let (made, was) = (part.made, part.inode);
-        let target = self.target(number)?;
-        let mut cleared = true;
-        let file = match &target.stripe {
-            _ if made => target.open_part(|stat| {
-                let same = was == Some((stat.st_dev, stat.st_ino));
-                same.then_some(()).ok_or_else(confine::swapped)
-            })?,
-            Some(stripe) => {
-                let (file, empty) = self.open_stripe(&target, stripe, size)?;
-                cleared = empty;
-                file
-            }
-            // A worker of a run that ended may still be writing to the existing file.
-            None => confine::inside(&target.dir, target.closed, || {
-                confine::create_anew(&target.dir, &target.part)
-            })?,
-        };
-        let file = Arc::new(file);
-        let identity = self.identity(number);
-        let item = self.table.get(number).map(|slot| &slot.item);
-        let in_journal = item.map_or_else(Vec::new, |item| self.name_in_journal(item));
-        if let Some(slot) = self.table.get_mut(number)
-            && let State::Part(part) = &mut slot.item.state
-        {
-            if !made {
-                part.made = true;
-                part.cleared &= cleared;
-                part.striped = target.stripe.is_some();
-                self.stripes += usize::from(part.striped);
-                part.inode = inode(&file);
-                if let Some(id) = identity.filter(|_| size > BLOCK) {
-                    part.journal = Some(self.journal.begin(&in_journal, id));
-                }
-            }
-            part.file = Some(Arc::clone(&file));
-        }
-        if !made && target.stripe.is_none() {
-            file.set_len(size)?;
-        }
-        if target.stripe.is_some() {
-            // Its lock is that of the open file.
-            return Ok(file);
-        }
-        self.open.push_back(number);
-        let more = self.open.len().saturating_sub(file.kept(OPEN));
-        for oldest in self.open.drain(..more) {
-            if let Some(State::Part(part)) = self.table.get_mut(oldest).map(|s| &mut s.item.state) {
-                part.file = None;
-            }
-        }
-        Ok(file)
-    }
-
-    /// Opens the file where a stripe is collected with others; true if nothing of it is there.
-    fn open_stripe(&self, target: &Target, stripe: &Stripe, size: u64) -> io::Result<(File, bool)> {
-        let Target { dir, part, .. } = target;
-        let check = |stat: &Stat| self.is_ours(stat);
-        let open = || stripe.open(dir, part, check, |file| self.hold(*stripe, file));
-        let file = confine::inside(dir, target.closed, open)?;
-        // An earlier run may have left something there, and what the sender reports as a hole is not written.
-        let empty = match file.seek_data(0) {
-            Ok(data) => data >= size,
-            Err(e) => e == Errno::NXIO,
-        };
-        let cleared = empty || confine::punch(&file, &(0..size))?;
-        Ok((file, cleared))
     }
 
     pub(super) fn checked(&mut self, number: u64, root: Option<(Hash, bool)>) {
@@ -407,103 +230,37 @@ impl Receiver {
         match root {
             Some(root) => {
                 slot.item.state = State::Checking(Some(root));
-                self.core
-                    .progress
-                    .compared(slot.range.end - slot.range.start);
+                self.core.progress.compared(slot.size());
                 self.settle(number);
             }
             None => self.want_instead(number),
         }
     }
 
-    /// Gives a complete part its name, or keeps it as NAME.bad.
-    pub(super) fn commit(&mut self, number: u64, bad: bool) {
-        if bad
-            && self
-                .table
-                .get(number)
-                .is_some_and(|s| s.item.stripe.is_some())
-        {
-            // The file is not this one's alone.
-            return self.fail(number, Exit::VerifyFailed, &WRONG_STRIPE);
-        }
-        let (file, target) = match self
-            .part_file(number)
-            .and_then(|f| Ok((f, self.target(number)?)))
-        {
-            Ok(found) => found,
-            Err(e) => return self.fail(number, code_of(&e), &e),
-        };
-        if target.replaces
-            && !bad
-            && let Some(slot) = self.table.get(number)
-            && let Err(e) = self.backups.make(&slot.item.path)
-        {
-            return self.fail(number, Exit::of_write(&e), &e);
-        }
-        let small = self.is_small(number);
-        if small && let Err(e) = self.note_named(std::iter::once(number)) {
-            return self.fail(number, Exit::of_write(&e), &e);
-        }
-        let mut reread = self
-            .reread
-            .clone()
-            .filter(|_| !bad)
-            .map(|options| (options, None));
-        if let Some(State::Part(part)) = self.table.get_mut(number).map(|s| &mut s.item.state) {
-            part.compared = Some(COMMITTED);
-            if let Some((_, tree)) = &mut reread {
-                let size = part.tree.size();
-                let values = std::mem::replace(&mut part.tree, BlockTree::new(size));
-                *tree = Some(Box::new(values));
-            }
-        }
-        let reread = reread.and_then(|(options, tree)| Some((options, tree?)));
-        let disks = self.disks.clone();
-        self.completing += usize::from(target.stripe.is_some());
-        self.pool.push(WriteJob::Commit {
-            number,
-            file,
-            target,
-            disks,
-            small,
-            reread,
-            bad,
-        });
-    }
-
-    /// True for a file that is collected in memory if there is room, and synced with others.
-    pub(super) fn is_small(&self, number: u64) -> bool {
-        let slot = self.table.get(number);
-        slot.is_some_and(|s| s.range.end - s.range.start <= BLOCK)
-    }
-
     pub(super) fn committed(&mut self, number: u64, ending: Ending) {
         let Some(slot) = self.table.get_mut(number) else {
             return;
         };
-        let plain = plain_root(&slot.item);
-        let journal = match &mut slot.item.state {
-            State::Part(part) => {
-                // What was not written may look as if it were: it is removed.
-                part.made = !matches!(
-                    ending,
-                    Ending::InPlace | Ending::Collected { .. } | Ending::Mismatch
-                );
-                part.journal
-            }
-            _ => None,
-        };
+        let journal = slot.item.part().and_then(|part| {
+            // What was not written may look as if it were: it is removed.
+            part.made = !matches!(
+                ending,
+                Ending::InPlace | Ending::Collected { .. } | Ending::Mismatch
+            );
+            part.journal
+        });
         match ending {
             Ending::InPlace | Ending::Collected { .. } => {
-                if slot.item.replaces {
-                    self.journal.found(&slot.item.path);
+                if let Some(part) = slot.item.part() {
+                    self.content.uncount(part);
                 }
-                if let State::Part(part) = std::mem::replace(&mut slot.item.state, State::InPlace) {
-                    self.uncount(&part);
-                }
-                self.core.last_root = plain;
-                self.core.tally.files_ok += 1;
+                let root = plain_root(&slot.item);
+                in_place(
+                    &mut self.core,
+                    &mut slot.item,
+                    &mut self.workers.journal,
+                    root,
+                );
                 if let Ending::Collected { generation, whole } = ending {
                     self.core.out.push(&Message::Collected {
                         file: number,
@@ -519,33 +276,266 @@ impl Receiver {
             Ending::Lost(tree) => return self.lost(number, tree),
             Ending::Failed(e) => return self.fail(number, Exit::of_write(&e), &e),
             Ending::NotOnDisk(e) => {
-                if let (State::Part(part), Some(journal)) = (&mut slot.item.state, journal) {
-                    part.journal = None;
-                    self.journal.forget(journal);
+                if let Some(part) = slot.item.part()
+                    && let Some(journal) = part.journal.take()
+                {
+                    self.workers.journal.forget(journal);
                 }
                 if self.is_small(number) {
-                    let noted = self.journal.sync_failed();
-                    self.note_journal(noted);
+                    let noted = self.workers.journal.sync_failed();
+                    self.workers.note(&mut self.core, noted);
                 }
                 return self.fail(number, Exit::of_write(&e), &e);
             }
         }
         if let Some(journal) = journal {
-            self.journal.forget(journal);
+            self.workers.journal.forget(journal);
         }
     }
-}
 
-/// Exit for an error of a part: another run may have it.
-pub(super) fn code_of(e: &io::Error) -> Exit {
-    match e.kind() {
-        io::ErrorKind::ResourceBusy => Exit::Locked,
-        _ => Exit::of_write(e),
+    /// Requests only the blocks that differ, if the existing file may be compared by blocks; else
+    /// false.
+    fn reuses_instead(&mut self, number: u64) -> bool {
+        let Some(slot) = self.table.get_mut(number) else {
+            return false;
+        };
+        if !slot.item.reuses {
+            return false;
+        }
+        let size = slot.size();
+        slot.item.state = State::part(Part::new(size));
+        self.reuse(number, RangeSet::default(), false)
     }
-}
 
-/// The hash of a file, if it is known: a sparse one has none, nor has a stripe.
-fn plain_root(item: &Incoming) -> Option<Hash> {
-    let plain = |root: &Root| !root.sparse && item.stripe.is_none();
-    item.root.filter(plain).map(|root| root.hash)
+    /// Requests the whole file, from its beginning.
+    pub(super) fn want_anew(&mut self, number: u64) {
+        let Some(slot) = self.table.get_mut(number) else {
+            return;
+        };
+        let range = slot.range.clone();
+        let size = range.end - range.start;
+        slot.item.root = None;
+        slot.item.state = if size > BLOCK {
+            State::part(Part::new(size))
+        } else {
+            State::Wanted
+        };
+        self.content.repair(&mut self.core.out, number, vec![range]);
+    }
+
+    /// Bytes of a large file are in their place; blocks that are complete get their value.
+    pub(super) fn written(&mut self, number: u64, within: &Range<u64>, leaves: &[(u64, Hash)]) {
+        let slot = self.table.get_mut(number).filter(|_| !within.is_empty());
+        let Some(slot) = slot else { return };
+        let size = slot.size();
+        if !self.content.written(slot, within, leaves) {
+            return;
+        }
+        for index in within.start / BLOCK..within.end.div_ceil(BLOCK) {
+            if let Some(part) = self.table.get_mut(number).and_then(|s| s.item.part())
+                && let Some(leaves) = self.content.take_whole(part, index)
+            {
+                match leaves.value().filter(|_| size > BLOCK) {
+                    Some(value) => self.block_done(number, index, Ok(value)),
+                    None => self.hash_block(number, index, size, leaves),
+                }
+            }
+        }
+    }
+
+    /// Blocks of an earlier run were checked.
+    pub(super) fn verified(&mut self, number: u64, checked: io::Result<Claims>) {
+        let (good, bad) = match checked {
+            Ok(checked) => checked,
+            Err(e) => return self.fail(number, Exit::of_write(&e), &e),
+        };
+        let slot = self.table.get_mut(number);
+        let Some((range, part)) = slot.and_then(|s| Some((s.range.clone(), s.item.part()?))) else {
+            return;
+        };
+        let (start, size) = (range.start, range.end - range.start);
+        self.core.tally.resumed += part.claim(good, size, &mut self.workers.journal);
+        for index in &bad {
+            let block = block_range(*index, size);
+            self.content.request(start + block.start..start + block.end);
+        }
+        if !bad.is_empty() {
+            self.send_wants();
+        }
+        self.settle(number);
+    }
+
+    /// Starts the job for the small files that are ready.
+    pub(super) fn write_small(&mut self) {
+        if let Err((files, e)) = self.workers.write_small(&mut self.table) {
+            for file in files {
+                let e = io::Error::new(e.kind(), e.to_string());
+                self.small_done(file.number, Ending::Failed(e));
+            }
+        }
+    }
+
+    /// Notes that some blocks of the old file were copied; others are not the sender's.
+    pub(super) fn reused(&mut self, number: u64, count: usize, done: io::Result<Claims>) {
+        self.content.reusing -= count;
+        let (same, differ) = match done {
+            Ok(done) => done,
+            Err(e) => return self.fail(number, Exit::of_write(&e), &e),
+        };
+        let slot = self.table.get_mut(number);
+        let Some((size, part)) = slot.and_then(|s| Some((s.size(), s.item.part()?))) else {
+            return;
+        };
+        let copied = part.claim(same, size, &mut self.workers.journal);
+        if let Some(basis) = &mut part.basis {
+            basis.pending -= count;
+            basis.note(differ);
+        }
+        self.core.tally.resumed += copied;
+        self.dest.space.release(copied);
+        if self.arrives(copied) {
+            self.all_compared(number);
+        }
+    }
+
+    /// Requests the blocks that differ, after the last comparison.
+    fn all_compared(&mut self, number: u64) {
+        let Some(slot) = self.table.get_mut(number) else {
+            return;
+        };
+        let size = slot.size();
+        match slot.item.part().and_then(|part| part.take_compared(size)) {
+            Some(bad) if bad.is_empty() => self.settle(number),
+            Some(bad) => {
+                // The one that is known may be of before the request.
+                slot.item.root = None;
+                self.content
+                    .want_blocks(&mut self.core.out, (number, slot), bad);
+            }
+            None => {}
+        }
+    }
+
+    /// Compares the sender's blocks with ours, or with those of the old file.
+    pub(super) fn compare(&mut self, number: u64, first: u64, values: &[Hash]) {
+        let Some(slot) = self.table.get_mut(number) else {
+            return;
+        };
+        let size = slot.size();
+        if let Some(part) = slot.item.part()
+            && let Some(basis) = &part.basis
+        {
+            let (old, promised) = (Arc::clone(&basis.old), basis.promised);
+            if let Some(wanted) = part.take_values(size, first, values) {
+                let compared = self.compare_old((number, size), &old, promised, &wanted);
+                match compared {
+                    Ok(()) => self.all_compared(number),
+                    Err(refusal) => self.refuse(number, &refusal),
+                }
+            }
+        } else if let Some(bad) = self.content.compare(slot, first, values) {
+            self.content
+                .want_blocks(&mut self.core.out, (number, slot), bad);
+        }
+    }
+
+    /// Starts jobs that compare blocks of the old file with the sender's.
+    fn compare_old(
+        &mut self,
+        (number, size): (u64, u64),
+        old: &Arc<File>,
+        promised: bool,
+        wanted: &[(u64, Hash)],
+    ) -> Result<(), Refusal> {
+        let blocks = wanted.iter().map(|(i, _)| block_range(*i, size));
+        let bytes: u64 = blocks.map(|block| block.end - block.start).sum();
+        if !promised && bytes > 0 {
+            let reserved = self.dest.space.reserve(bytes);
+            reserved.map_err(|why| Refusal::new(Exit::NoSpace, why))?;
+        }
+        let file = self.part_file(number).map_err(|e| of_part(&e))?;
+        self.content.reusing += wanted.len();
+        for blocks in wanted.chunks(REUSED) {
+            let files = (Arc::clone(old), Arc::clone(&file));
+            let job = WriteJob::reuse(number, size, files, blocks.to_vec());
+            self.workers.pool.push(job);
+        }
+        Ok(())
+    }
+
+    /// Notes that the disk gave back other content than was written to it. For a large file `lost`
+    /// has its blocks of that kind.
+    fn lost(&mut self, number: u64, lost: Option<Lost>) {
+        let slot = self.table.get_mut(number);
+        let (Some(slot), Some((tree, bad))) = (slot, lost) else {
+            return;
+        };
+        let repaired = slot.item.repaired;
+        let Some(part) = slot.item.part() else { return };
+        (part.tree, part.lost) = (*tree, true);
+        if repaired {
+            return self.commit(number, true);
+        }
+        part.compared = None;
+        (slot.item.repaired, slot.item.root) = (true, None);
+        self.core.progress.retry();
+        let bad: RangeSet = bad.into_iter().map(|index| index..index + 1).collect();
+        let bad = bad.iter().collect();
+        self.content
+            .want_blocks(&mut self.core.out, (number, slot), bad);
+    }
+
+    /// Gives a complete part its name, or keeps it as NAME.bad.
+    fn commit(&mut self, number: u64, bad: bool) {
+        if let Err(refusal) = self.start_commit(number, bad) {
+            self.refuse(number, &refusal);
+        }
+    }
+
+    fn start_commit(&mut self, number: u64, bad: bool) -> Result<(), Refusal> {
+        let slot = self.table.get(number);
+        if bad && slot.is_some_and(|s| s.item.stripe.is_some()) {
+            // The file is not this one's alone.
+            return Err(Refusal::new(Exit::VerifyFailed, WRONG_STRIPE));
+        }
+        let file = self.part_file(number).map_err(|e| of_part(&e))?;
+        let target = self.target(number).map_err(|e| of_part(&e))?;
+        if target.replaces
+            && !bad
+            && let Some(slot) = self.table.get(number)
+        {
+            self.dest.mirror.backups.make(&slot.item.path)?;
+        }
+        if self.is_small(number) {
+            let file = std::iter::once(number);
+            self.workers.note_named(&mut self.table, file)?;
+        }
+        if let Some(slot) = self.table.get_mut(number) {
+            self.workers.commit((number, slot), (file, target), bad);
+        }
+        Ok(())
+    }
+
+    /// A stripe that an earlier run has completed is what the sender has: perhaps all are complete by now.
+    fn commit_collected(&mut self, number: u64) {
+        let opened = self.target(number).and_then(|target| {
+            let file = target.open_part(|stat| self.dest.is_ours(stat))?;
+            let stripe = target.stripe.ok_or(io::ErrorKind::NotFound)?;
+            self.content.hold(stripe, &file)?;
+            // Another run may have begun to write it again since it was hashed.
+            Ok((stripe.is_marked(&file)?, file))
+        });
+        match (opened, self.table.get_mut(number)) {
+            (Ok((true, file)), Some(slot)) => {
+                let part = Part::left(slot.size(), Arc::new(file), true);
+                self.content.stripes += 1;
+                slot.item.state = State::part(part);
+                self.core.tally.resumed += slot.size();
+                self.commit(number, false);
+            }
+            (Ok((false, _)), _) => self.want_anew(number),
+            (Ok(_), None) => {}
+            (Err(e), _) => self.fail(number, code_of(&e), &e),
+        }
+    }
 }

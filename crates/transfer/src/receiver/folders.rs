@@ -5,15 +5,11 @@
 
 use std::{collections::HashSet, io};
 
-use super::{Folder, Receiver, Reread, Stage, WriteJob};
+use super::target::Folder;
 use crate::{
     bounds::FOLDERS,
     confine::{self, Dir, Tree},
-    progress::Phase,
-    wire::Exit,
 };
-
-const CACHED: &str = "--verify-disk: the file system at the destination has no direct reads; the files were dropped from its cache and read again";
 
 /// Memory that a folder takes besides its path and attributes, bytes.
 const EACH: usize = 64;
@@ -140,63 +136,16 @@ impl Folders {
     pub(super) const fn are_too_many(&self) -> bool {
         self.busy && self.bytes > 2 * FOLDERS
     }
-}
 
-impl Receiver {
-    /// Starts the job for folders that were left behind and in which all is over.
-    pub(super) fn close_folders(&mut self) {
-        if self
-            .folders
-            .closing
-            .as_ref()
-            .is_none_or(|(upto, _)| *upto > self.table.first())
-        {
-            return;
-        }
-        if let Some((_, dirs)) = self.folders.closing.take() {
-            self.folders.busy = true;
-            self.pool.push(WriteJob::Finish {
-                root: self.tree.root(),
-                dirs,
-                disks: None,
-            });
-        }
+    /// Takes the folders that were left behind, if all entries below `first` are over.
+    pub(super) fn take_closing(&mut self, first: u64) -> Option<Vec<Folder>> {
+        let (_, dirs) = self.closing.take_if(|(upto, _)| *upto <= first)?;
+        self.busy = true;
+        Some(dirs)
     }
 
-    /// Folders get their times, and everything reaches the disk.
-    pub(super) fn finish(&mut self) {
-        self.stage = Stage::Finishing;
-        self.core.progress.set_phase(Phase::Finishing);
-        let (root, dirs) = (self.tree.root(), self.folders.take());
-        let disks = self.disks.clone();
-        self.pool.push(WriteJob::Finish { root, dirs, disks });
-    }
-
-    /// Notes the end of a job: some folders have their permissions; or all, and everything is on
-    /// the disk, or not. The sender gets a report.
-    pub(super) fn finished(&mut self, problems: Vec<(Exit, String)>, synced: io::Result<()>) {
-        for (code, text) in problems {
-            self.record(code, text);
-        }
-        if self.stage < Stage::Finishing {
-            self.folders.busy = false;
-            return;
-        }
-        if self.reread.as_ref().is_some_and(Reread::was_cached) {
-            self.warn(CACHED.into());
-        }
-        for text in self.tree.root().lacks().take() {
-            self.warn(text);
-        }
-        match synced {
-            Ok(()) if self.disks.is_some() => {
-                let noted = self.journal.synced(self.core.tally.files_failed == 0);
-                self.note_journal(noted);
-            }
-            Ok(()) => self.journal.settle(),
-            Err(e) => self.not_on_disk(&e),
-        }
-        self.core.progress.set(&self.core.tally);
-        self.core.finish();
+    /// Notes that they have their permissions.
+    pub(super) const fn closed(&mut self) {
+        self.busy = false;
     }
 }

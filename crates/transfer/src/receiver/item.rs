@@ -2,9 +2,12 @@
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
-use super::{job::Meta, reuse::Basis};
+use rustix::fs::Stat;
+
+use super::{journal::Journal, target::Meta};
 use crate::{
-    digest::{BlockTree, Leaves},
+    bounds,
+    digest::{BlockTree, Leaves, block_count, block_range},
     disk::File,
     ranges::RangeSet,
     wire::{Entry, Hash, Kind, Root, Stripe},
@@ -14,6 +17,7 @@ use crate::{
 pub(super) const COMMITTED: u64 = u64::MAX;
 
 /// A listed entry.
+#[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub(super) struct Incoming {
     pub(super) path: Vec<u8>,
@@ -51,17 +55,32 @@ impl Incoming {
             meta,
             is_file: matches!(entry.kind, Kind::File | Kind::HardLink),
             stripe: entry.stripe.clone(),
-            collected: false,
-            replaces: false,
-            mode_there: None,
-            stands: None,
             linked: entry.facts.as_ref().is_some_and(|facts| facts.linked),
-            reuses: false,
-            stayed: false,
-            repaired: false,
-            noted: false,
-            root: None,
-            state: State::Over,
+            ..Self::default()
+        }
+    }
+
+    /// The part of it that is collected on disk.
+    pub(super) fn part(&mut self) -> Option<&mut Part> {
+        match &mut self.state {
+            State::Part(part) => Some(part),
+            _ => None,
+        }
+    }
+
+    /// Notes the existing file, of which blocks may be `reused`. It may have to stay, or keep its permissions.
+    pub(super) fn note_there(
+        &mut self,
+        there: &Stat,
+        stands: Option<&'static str>,
+        keeps_mode: bool,
+        reuses: bool,
+    ) {
+        self.stands = stands;
+        self.reuses = reuses;
+        self.mode_there = Some(there.st_mode & 0o777);
+        if keeps_mode {
+            self.meta.mode = u16::try_from(there.st_mode & 0o777).unwrap_or(0);
         }
     }
 
@@ -84,8 +103,10 @@ impl Incoming {
     }
 }
 
+#[derive(Default)]
 pub(super) enum State {
     /// Ended: nothing more will be done.
+    #[default]
     Over,
     /// Ended, and in place.
     InPlace,
@@ -111,6 +132,10 @@ pub(super) enum State {
 }
 
 impl State {
+    pub(super) fn part(part: Part) -> Self {
+        Self::Part(Box::new(part))
+    }
+
     /// True if nothing more will be done.
     pub(super) const fn is_over(&self) -> bool {
         matches!(self, Self::Over | Self::InPlace)
@@ -118,6 +143,7 @@ impl State {
 }
 
 /// A file collected on disk.
+#[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 pub(super) struct Part {
     pub(super) file: Option<Arc<File>>,
@@ -149,21 +175,118 @@ pub(super) struct Part {
 impl Part {
     pub(super) fn new(size: u64) -> Self {
         Self {
-            file: None,
-            striped: false,
-            made: false,
             cleared: true,
-            inode: None,
-            journal: None,
-            gathering: BTreeMap::new(),
             tree: BlockTree::new(size),
-            compared: None,
-            bad: Vec::new(),
-            stored: RangeSet::default(),
-            lost: false,
-            basis: None,
+            ..Self::default()
         }
     }
+
+    /// A part that exists: an earlier run left it.
+    pub(super) fn left(size: u64, file: Arc<File>, striped: bool) -> Self {
+        Self {
+            striped,
+            made: true,
+            inode: inode(&file),
+            file: Some(file),
+            ..Self::new(size)
+        }
+    }
+
+    /// The blocks that differ, once the old file has been compared as a whole.
+    pub(super) fn take_compared(&mut self, size: u64) -> Option<Vec<Range<u64>>> {
+        let basis = self.basis.as_ref()?;
+        if self.compared != Some(block_count(size)) || basis.pending > 0 {
+            return None;
+        }
+        self.compared = None;
+        let basis = self.basis.take()?;
+        Some(basis.differ.iter().collect())
+    }
+
+    /// Takes the values of blocks of the sender's that are to be compared with the old file's; none if they are
+    /// not next.
+    pub(super) fn take_values(
+        &mut self,
+        size: u64,
+        first: u64,
+        values: &[Hash],
+    ) -> Option<Vec<(u64, Hash)>> {
+        let upto = first + values.len() as u64;
+        let basis = self.basis.as_mut()?;
+        if self.compared != Some(first) || upto > block_count(size) {
+            return None;
+        }
+        self.compared = Some(upto);
+        let all = (first..).zip(values.iter().copied());
+        let wanted: Vec<_> = all
+            .filter(|(i, _)| !basis.claimed.contains(&(*i..*i + 1)))
+            .collect();
+        basis.pending += wanted.len();
+        Some(wanted)
+    }
+
+    /// Notes the values of blocks that are there; returns their bytes.
+    pub(super) fn claim(
+        &mut self,
+        blocks: Vec<(u64, Hash)>,
+        size: u64,
+        journal: &mut Journal,
+    ) -> u64 {
+        let mut bytes = 0;
+        for (index, value) in blocks {
+            let block = block_range(index, size);
+            bytes += block.end - block.start;
+            self.tree.set(index, value);
+            if let Some(number) = self.journal {
+                journal.block(number, index, &value);
+            }
+        }
+        bytes
+    }
+}
+
+/// An older file of the same name.
+pub(super) struct Basis {
+    pub(super) old: Arc<File>,
+    /// True if space for all of it was set aside.
+    pub(super) promised: bool,
+    /// Blocks that workers have.
+    pub(super) pending: usize,
+    /// Blocks that an earlier run left.
+    pub(super) claimed: RangeSet,
+    /// Blocks that are to be requested, and the end of the last of them.
+    pub(super) differ: RangeSet,
+    last: u64,
+}
+
+impl Basis {
+    pub(super) fn new(old: File, promised: bool, claimed: RangeSet) -> Self {
+        Self {
+            old: Arc::new(old),
+            promised,
+            pending: 0,
+            claimed,
+            differ: RangeSet::default(),
+            last: 0,
+        }
+    }
+
+    /// Notes blocks that are to be requested.
+    pub(super) fn note(&mut self, differ: Vec<u64>) {
+        for index in differ {
+            // Of very many the good ones between them are requested too.
+            let many = self.differ.len() >= bounds::RANGES;
+            let from = if many { self.last.min(index) } else { index };
+            self.differ.insert(from..index + 1);
+            self.last = self.last.max(index + 1);
+        }
+    }
+}
+
+/// Device and number of an open file.
+pub(super) fn inode(file: &File) -> Option<(u64, u64)> {
+    let stat = file.stat().ok()?;
+    Some((stat.st_dev, stat.st_ino))
 }
 
 /// A block that is not complete.

@@ -1,227 +1,31 @@
 //! Jobs of the receiver's workers. They write small files whole, hash blocks that are complete,
 //! check what an earlier run left, and put finished files in their place.
 
-use std::{collections::BTreeSet, io, sync::Arc};
-
-use rustix::fs::{Mode, OFlags, Stat, Timespec, Timestamps};
+use std::{io, sync::Arc};
 
 use super::{
-    commit::{give_name, lost_blocks, put_together, ready, rename, without_part},
+    commit::{
+        Ending, give_name, lost_blocks, put_together, ready, rename, sync_before_names,
+        without_part,
+    },
     compare::{Checked, check_there},
     delete::{self, Deleted, Waiting, Walk},
     disks::Disks,
-    grant::Granted,
     reread::{self, Reread},
-    reuse,
+    reuse::{self, Claims},
     staging::{Load, Written},
+    target::{Folder, Target},
     twin,
 };
 use crate::{
     confine::{self, Dir},
     digest::{BlockTree, LEAF, Leaves, block_range, leaf_hash},
     disk::File,
-    lacks,
     pages::Pages,
     pool::{Job, Stop, Task},
     sender::hash_block,
-    wire::{BLOCK, Exit, Generation, Hash, Stripe, Suffix, path},
+    wire::{BLOCK, Exit, Hash, path},
 };
-
-/// The time of the last access of what gets a time: file systems of older FUSE ignore one time without the other.
-pub(super) const NOW: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: rustix::fs::UTIME_NOW,
-};
-
-/// Permissions and time of an entry, and what else is preserved.
-#[derive(Clone, Debug)]
-pub(crate) struct Meta {
-    pub(crate) mode: u16,
-    pub(crate) granted: Option<Arc<Granted>>,
-    pub(crate) mtime: i64,
-    pub(crate) mtime_nanos: u32,
-}
-
-impl Meta {
-    /// Permission bits only: who owns the file here decides about set-uid.
-    pub(super) const fn permissions(&self) -> Mode {
-        Mode::from_raw_mode(self.mode as u32 & 0o777)
-    }
-
-    pub(super) const fn times(&self) -> Timestamps {
-        let mtime = Timespec {
-            tv_sec: self.mtime,
-            tv_nsec: self.mtime_nanos as i64,
-        };
-        Timestamps {
-            last_access: NOW,
-            last_modification: mtime,
-        }
-    }
-
-    pub(super) fn apply(&self, file: &File) -> io::Result<()> {
-        match &self.granted {
-            None => drop(file.set_mode(self.permissions())?),
-            Some(granted) => granted.apply(
-                file,
-                |mode| file.set_mode(mode).map(drop).map_err(Into::into),
-                self.mode,
-            )?,
-        }
-        file.set_times(&self.times())?;
-        Ok(())
-    }
-}
-
-/// A listed directory.
-#[derive(Clone, Debug)]
-pub(crate) struct Folder {
-    pub(crate) path: Vec<u8>,
-    pub(crate) meta: Meta,
-    /// True if the folder did not exist before.
-    pub(crate) made: bool,
-    /// Permissions that its owner keeps, whatever the sender's permissions.
-    pub(crate) owners: Mode,
-}
-
-impl Folder {
-    /// True if the folder is, or is around, `other`, and its owner may not use it as it is at the
-    /// source. Another copy may have closed it then.
-    fn is_closed_around(&self, other: &Self) -> bool {
-        let rest = other.path.strip_prefix(&self.path[..]);
-        rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
-            && !self.meta.permissions().contains(Mode::RWXU)
-    }
-
-    /// Gives it its own permissions and time. One that was there is not opened to anybody: if it is
-    /// narrower than the sender's it stays so. What it has is returned if it is not the sender's.
-    fn apply(&self, root: &Dir) -> io::Result<Option<Mode>> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let dir = match confine::open_beneath(root, &self.path, flags) {
-            // One that takes files and shows none.
-            Err(e) if e.kind() == io::ErrorKind::PermissionDenied && !self.made => {
-                let handle = confine::open_beneath(root, &self.path, OFlags::PATH)?;
-                if !handle.is_anothers(b"") {
-                    return Err(e);
-                }
-                root.lacks().note(lacks::ANOTHERS, e.to_string());
-                return Ok(None);
-            }
-            opened => opened?,
-        };
-        let wanted = self.meta.permissions();
-        let there = Mode::from_raw_mode(dir.stat()?.st_mode & 0o777);
-        let owners = there & self.owners;
-        let mode = owners | if self.made { wanted } else { wanted & there };
-        match &self.meta.granted {
-            None => confine::set_permissions(&dir, mode)?,
-            Some(granted) => {
-                let bits = self.meta.mode & !0o777 | u16::try_from(mode.as_raw_mode()).unwrap_or(0);
-                granted.apply(&dir, |mode| confine::set_permissions(&dir, mode), bits)?;
-                // An ACL has the owner's permissions too.
-                let now = Mode::from_raw_mode(dir.stat()?.st_mode & 0o777);
-                confine::set_permissions(&dir, now | owners)?;
-            }
-        }
-        dir.set_times(&self.meta.times())?;
-        Ok((mode != wanted).then_some(mode))
-    }
-}
-
-/// Destination of a file.
-#[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
-pub(crate) struct Target {
-    pub(crate) dir: Dir,
-    /// True if its owner may not write to `dir` at the source: another copy may have closed it.
-    pub(crate) closed: bool,
-    pub(crate) name: Vec<u8>,
-    /// Name under which the content is collected, beside the file.
-    pub(crate) part: Vec<u8>,
-    pub(crate) meta: Meta,
-    /// True if something has this name, which is to be replaced.
-    pub(crate) replaces: bool,
-    /// True if a folder has this name: the file stays where it is collected until the folder is
-    /// deleted.
-    pub(crate) waits: bool,
-    /// Suffix of the backup of a replaced file.
-    pub(crate) backup: Option<Suffix>,
-    /// True if content that stayed wrong is kept beside it.
-    pub(crate) set_aside: bool,
-    /// Stripe of the file, if not all of it is meant.
-    pub(crate) stripe: Option<Stripe>,
-}
-
-impl Target {
-    /// Opens the file of that name, from where the part begins that is meant.
-    pub(super) fn open_to_read(&self, name: &[u8]) -> io::Result<File> {
-        let file = confine::open_to_read(&self.dir, name)?;
-        Ok(file.at_offset(self.offset()))
-    }
-
-    /// Opens the collected file for writing, from where the part begins that is meant; `check`
-    /// decides whether it is ours.
-    pub(super) fn open_part(&self, check: impl Fn(&Stat) -> io::Result<()>) -> io::Result<File> {
-        let file = confine::open_own_anyway(&self.dir, &self.part, &check)?;
-        Ok(file.at_offset(self.offset()))
-    }
-
-    fn offset(&self) -> u64 {
-        self.stripe.map_or(0, |stripe| stripe.offset)
-    }
-
-    /// Bytes of the whole file; `size` of them are meant.
-    pub(super) fn file_size(&self, size: u64) -> u64 {
-        self.stripe.map_or(size, |stripe| stripe.file_size)
-    }
-
-    /// Bytes of the collected file; `size` of them are meant.
-    pub(super) fn collected(&self, size: u64) -> u64 {
-        self.stripe.map_or(size, |stripe| stripe.collected())
-    }
-
-    /// Gives the link that was made beside it the name of what it replaces.
-    pub(super) fn take_name(&self) -> io::Result<()> {
-        let rename = |()| Ok(self.dir.rename(&self.part, &self.name)?);
-        let named = self.back_up().and_then(rename);
-        named.or_else(|e| {
-            confine::remove(&self.dir, &self.part)?;
-            Err(e)
-        })
-    }
-
-    /// Keeps the existing file by another name, if that was requested.
-    pub(super) fn back_up(&self) -> io::Result<()> {
-        match &self.backup {
-            Some(suffix) => confine::back_up(&self.dir, &self.name, suffix.bytes(), true),
-            None => Ok(()),
-        }
-    }
-}
-
-#[cfg(test)]
-impl Target {
-    /// The file `f` in the folder `root`.
-    pub(crate) fn for_test(root: &std::path::Path) -> Self {
-        Self {
-            dir: confine::open_root(root).unwrap(),
-            closed: false,
-            name: b"f".to_vec(),
-            part: b".f.part".to_vec(),
-            meta: Meta {
-                mode: 0o600,
-                granted: None,
-                mtime: 0,
-                mtime_nanos: 0,
-            },
-            replaces: false,
-            waits: false,
-            backup: None,
-            set_aside: true,
-            stripe: None,
-        }
-    }
-}
 
 /// A small file in memory.
 #[derive(Debug)]
@@ -234,15 +38,11 @@ pub(crate) struct Small {
     pub(crate) last: bool,
 }
 
+/// Work that is not done for each block.
+type Work = Box<dyn FnOnce(&mut Pages, &Stop) -> WriteDone + Send>;
+
 /// Jobs of the receiver's workers.
-#[derive(Debug)]
 pub(crate) enum WriteJob {
-    Small {
-        files: Vec<Small>,
-        /// File systems to sync, if any.
-        disks: Option<Arc<Disks>>,
-        reread: Option<Reread>,
-    },
     /// Writes what arrived.
     Load(Load),
     /// Hashes the leaves of a block that are not known.
@@ -253,86 +53,133 @@ pub(crate) enum WriteJob {
         file: Arc<File>,
         leaves: Box<Leaves>,
     },
+    Other(Task, Work),
+}
+
+/// File systems to sync, if any.
+type ToSync = Option<Arc<Disks>>;
+
+impl WriteJob {
+    fn other(
+        doing: &'static str,
+        file: Option<u64>,
+        work: impl FnOnce(&mut Pages, &Stop) -> WriteDone + Send + 'static,
+    ) -> Self {
+        Self::Other(Task::new(doing, file), Box::new(work))
+    }
+
+    /// Writes small files, and gives them their names.
+    pub(super) fn small(files: Vec<Small>, disks: ToSync, reread: Option<Reread>) -> Self {
+        let first = files.first().map(|f| f.number);
+        Self::other("writing small files from", first, move |scratch, stop| {
+            let reread = reread.as_ref().map(|options| (options, scratch));
+            WriteDone::Small(write_small(&files, disks.as_deref(), reread, stop))
+        })
+    }
+
     /// Checks whether these blocks of an earlier run hold what it claimed.
-    Verify {
+    pub(super) fn verify(
         number: u64,
         size: u64,
         file: Arc<File>,
         blocks: Vec<(u64, Hash)>,
-    },
-    /// Copies those of these blocks that the old file has.
-    Reuse {
+    ) -> Self {
+        Self::other(
+            "checking what is left of",
+            Some(number),
+            move |scratch, stop| {
+                let checked = check_claims(&file, size, blocks, (scratch, stop));
+                WriteDone::Verified { number, checked }
+            },
+        )
+    }
+
+    /// Copies those of these blocks that the `old` file has.
+    pub(super) fn reuse(
         number: u64,
         size: u64,
-        old: Arc<File>,
-        file: Arc<File>,
+        (old, file): (Arc<File>, Arc<File>),
         blocks: Vec<(u64, Hash)>,
-    },
+    ) -> Self {
+        Self::other("comparing blocks of", Some(number), move |scratch, stop| {
+            let done = reuse::copy_same((&old, &file), size, &blocks, (scratch, stop));
+            WriteDone::Reused {
+                number,
+                count: blocks.len(),
+                done,
+            }
+        })
+    }
+
     /// Hashes the existing file to its root. Blocks of zeros count as holes if `zeros`.
-    Check {
+    pub(super) fn check(
         number: u64,
         target: Target,
         size: u64,
         zeros: bool,
         reread: Option<Reread>,
-    },
-    /// Puts a complete part in place, or aside if it is `bad`.
-    Commit {
+    ) -> Self {
+        Self::other("checking", Some(number), move |scratch, stop| {
+            let root = check_there(&target, size, zeros, reread.as_ref(), (scratch, stop));
+            WriteDone::Checked { number, root }
+        })
+    }
+
+    /// Puts a complete part in place, or aside if it is `bad`. A `small` one is synced with all others, and not
+    /// by itself. `reread` has the content that its disk must return, if that is verified.
+    pub(super) fn commit(
         number: u64,
-        file: Arc<File>,
-        target: Target,
-        disks: Option<Arc<Disks>>,
-        /// True if the file is synced with all others, and not by itself.
+        (file, target): (Arc<File>, Target),
+        disks: ToSync,
         small: bool,
-        /// Content that its disk must return, if that is verified.
         reread: Option<(Reread, Box<BlockTree>)>,
         bad: bool,
-    },
+    ) -> Self {
+        Self::other("naming", Some(number), move |scratch, stop| {
+            let disks = disks.as_deref();
+            let ready = ready(&file, &target, disks, small, stop);
+            let check = || lost_blocks(&target, reread, (scratch, stop));
+            let ending = match (ready.and_then(|()| check()), target.stripe) {
+                (Err(ending), _) => ending,
+                (Ok(()), None) => give_name(&file, &target, bad),
+                (Ok(()), Some(stripe)) => put_together(&file, &target, stripe, (disks, stop)),
+            };
+            WriteDone::Committed {
+                number,
+                striped: target.stripe.is_some(),
+                ending,
+            }
+        })
+    }
+
     /// Copies the file that this is a hard link to at the source, where there can be none.
-    Twin {
-        number: u64,
-        from: File,
-        target: Target,
-        disks: Option<Arc<Disks>>,
-    },
-    /// Deletes what the source lacks, unless that is more than `most`.
-    Delete {
-        walk: io::Result<Box<Walk>>,
-        /// Entries that get their names then.
+    pub(super) fn twin(number: u64, (from, target): (File, Target), disks: ToSync) -> Self {
+        Self::other("copying", Some(number), move |scratch, stop| {
+            let done = twin::make(&from, &target, disks.as_deref(), (scratch, stop));
+            WriteDone::Twin { number, done }
+        })
+    }
+
+    /// Deletes what the source lacks, unless that is more than `most`; `waiting` entries get their names then.
+    pub(super) fn delete(
+        walk: io::Result<Walk>,
         waiting: Vec<Waiting>,
         most: Option<u64>,
-        disks: Option<Arc<Disks>>,
-    },
+        disks: ToSync,
+    ) -> Self {
+        Self::other("deleting", None, move |_, stop| {
+            let disks = disks.as_deref();
+            WriteDone::Deleted(delete::delete(walk, &waiting, most, disks, stop))
+        })
+    }
+
     /// Directories get their own permissions and times; everything reaches the disk.
-    Finish {
-        root: Dir,
-        dirs: Vec<Folder>,
-        disks: Option<Arc<Disks>>,
-    },
-}
-
-/// Blocks that an earlier run left and their values, and those that do not hold what it claimed.
-pub(crate) type Claims = (Vec<(u64, Hash)>, Vec<u64>);
-
-/// Blocks that a large file should hold, and those that the disk does not give back.
-pub(crate) type Lost = (Box<BlockTree>, Vec<u64>);
-
-/// Ending of a file.
-#[derive(Debug)]
-pub(crate) enum Ending {
-    InPlace,
-    /// A stripe is complete; if all are, the file is in place.
-    Collected {
-        generation: Generation,
-        whole: bool,
-    },
-    /// Content is not what the sender has.
-    Mismatch,
-    Failed(io::Error),
-    /// The disk gives back something else than was written.
-    Lost(Option<Lost>),
-    /// The file was written, but did not reach the disk.
-    NotOnDisk(io::Error),
+    pub(super) fn finish(root: Dir, dirs: Vec<Folder>, disks: ToSync) -> Self {
+        Self::other("finishing", None, move |_, stop| WriteDone::Finished {
+            problems: finish_dirs(&root, &dirs, stop),
+            synced: disks.map_or(Ok(()), |disks| stop.sync(|| disks.sync_all())),
+        })
+    }
 }
 
 /// Results of the jobs.
@@ -385,33 +232,14 @@ impl Job for WriteJob {
 
     fn task(&self) -> Task {
         match self {
-            Self::Small { files, .. } => {
-                Task::new("writing small files from", files.first().map(|f| f.number))
-            }
             Self::Load(load) => Task::new("writing", load.first()),
             Self::Block { number, .. } => Task::new("hashing a block of", Some(*number)),
-            Self::Verify { number, .. } => Task::new("checking what is left of", Some(*number)),
-            Self::Reuse { number, .. } => Task::new("comparing blocks of", Some(*number)),
-            Self::Check { number, .. } => Task::new("checking", Some(*number)),
-            Self::Commit { number, .. } => Task::new("naming", Some(*number)),
-            Self::Twin { number, .. } => Task::new("copying", Some(*number)),
-            Self::Delete { .. } => Task::new("deleting", None),
-            Self::Finish { .. } => Task::new("finishing", None),
+            Self::Other(task, _) => *task,
         }
     }
 
-    #[expect(clippy::too_many_lines, reason = "one arm for each kind of job")]
     fn run(self, scratch: &mut Pages, stop: &Stop) -> WriteDone {
         match self {
-            Self::Small {
-                files,
-                disks,
-                reread,
-            } => {
-                let disks = disks.as_deref();
-                let reread = reread.as_ref().map(|options| (options, scratch));
-                WriteDone::Small(write_small(&files, disks, reread, stop))
-            }
             Self::Load(load) => {
                 let written = load.write();
                 WriteDone::Load { load, written }
@@ -427,87 +255,7 @@ impl Job for WriteJob {
                 index,
                 value: hash_rest(&file, index, size, *leaves, scratch),
             },
-            Self::Verify {
-                number,
-                size,
-                file,
-                blocks,
-            } => {
-                let checked = check_claims(&file, size, blocks, (scratch, stop));
-                WriteDone::Verified { number, checked }
-            }
-            Self::Reuse {
-                number,
-                size,
-                old,
-                file,
-                blocks,
-            } => {
-                let files = (&*old, &*file);
-                let done = reuse::copy_same(files, size, &blocks, (scratch, stop));
-                let count = blocks.len();
-                WriteDone::Reused {
-                    number,
-                    count,
-                    done,
-                }
-            }
-            Self::Check {
-                number,
-                target,
-                size,
-                zeros,
-                reread,
-            } => {
-                let with = (scratch, stop);
-                let root = check_there(&target, size, zeros, reread.as_ref(), with);
-                WriteDone::Checked { number, root }
-            }
-            Self::Commit {
-                number,
-                file,
-                target,
-                disks,
-                small,
-                reread,
-                bad,
-            } => {
-                let disks = disks.as_deref();
-                let ready = ready(&file, &target, disks, small, stop);
-                let check = || lost_blocks(&target, reread, (scratch, stop));
-                let ending = match (ready.and_then(|()| check()), target.stripe) {
-                    (Err(ending), _) => ending,
-                    (Ok(()), None) => give_name(&file, &target, bad),
-                    (Ok(()), Some(stripe)) => put_together(&file, &target, stripe, (disks, stop)),
-                };
-                WriteDone::Committed {
-                    number,
-                    striped: target.stripe.is_some(),
-                    ending,
-                }
-            }
-            Self::Twin {
-                number,
-                from,
-                target,
-                disks,
-            } => {
-                let done = twin::make(&from, &target, disks.as_deref(), (scratch, stop));
-                WriteDone::Twin { number, done }
-            }
-            Self::Delete {
-                walk,
-                waiting,
-                most,
-                disks,
-            } => {
-                let walk = walk.map(|walk| *walk);
-                WriteDone::Deleted(delete::delete(walk, &waiting, most, disks.as_deref(), stop))
-            }
-            Self::Finish { root, dirs, disks } => WriteDone::Finished {
-                problems: finish_dirs(&root, &dirs, stop),
-                synced: disks.map_or(Ok(()), |disks| stop.sync(|| disks.sync_all())),
-            },
+            Self::Other(_, work) => work(scratch, stop),
         }
     }
 }
@@ -584,23 +332,6 @@ fn write_part(file: &Small) -> io::Result<File> {
         Ok(()) => Ok(out),
         Err(e) => Err(without_part(&out, &file.target, e)),
     }
-}
-
-/// Waits until the names that are to be given are noted on the disk, and the content of those that replace something.
-pub(super) fn sync_before_names<'a>(
-    targets: impl Iterator<Item = &'a Target>,
-    disks: Option<&Disks>,
-    stop: &Stop,
-) -> io::Result<()> {
-    let Some(disks) = disks else { return Ok(()) };
-    stop.sync(|| disks.await_names())?;
-    let mut synced = BTreeSet::new();
-    for Target { dir, .. } in targets.filter(|target| target.replaces) {
-        if synced.insert(dir.stat()?.st_dev) {
-            stop.sync(|| disks.sync_of(dir))?;
-        }
-    }
-    Ok(())
 }
 
 /// The claims that hold, and the blocks of those that do not, which may become holes.

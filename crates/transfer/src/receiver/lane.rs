@@ -9,19 +9,15 @@ use farhaul_core::{
 };
 
 use super::{
-    Receiver, WriteJob,
-    decide::RANGES,
-    place::{Arrived, Bytes, LINGER},
-    staging::{Into, LaneLoad, Load, Run, Staging},
+    content::RANGES,
+    place::{Arrived, LINGER},
+    staging::{Into, LaneLoad, Load, Staging},
 };
 use crate::{
     bounds::GAPS,
-    digest::LEAF,
-    error::TransferError,
-    lanes::{LaneEvent, Lanes, Link, lost},
+    lanes::{LaneEvent, Lanes, Link},
     ranges::RangeSet,
-    table::CONTENT,
-    wire::{Exit, Message, Outbox},
+    wire::{Message, Outbox},
 };
 
 /// The receiving end.
@@ -124,106 +120,4 @@ impl Receives {
             drained: self.drained,
         }
     }
-}
-
-impl Receiver {
-    /// Takes what arrived on further parallel sessions.
-    pub(super) fn read_lanes(&mut self) {
-        let Some(lanes) = self.core.lanes().cloned() else {
-            return;
-        };
-        for event in lanes.take_events() {
-            match event {
-                LaneEvent::Load(load) => self.take_load(load),
-                LaneEvent::Left {
-                    number,
-                    why: Some(why),
-                    ..
-                } => self.core.log.add(Exit::Ok, lost(number, &why)),
-                // Workers are for sessions that are there: a peer may ask for some that never come.
-                LaneEvent::Joined(_) => self.pool.grow(lanes.up()),
-                LaneEvent::Left { .. } | LaneEvent::Unreadable(..) => {}
-            }
-        }
-    }
-
-    /// Places the missing bytes of a further session's load into its files, without copying them
-    /// once more.
-    fn take_load(&mut self, load: LaneLoad) {
-        let Load { bytes, runs, lane } = load;
-        let mut kept = Load {
-            lane,
-            ..Load::default()
-        };
-        let mut pieces = mem::take(&mut self.pieces);
-        for run in runs {
-            let range = run.number + run.offset..run.number + run.end();
-            if self.core.fault.is_some() {
-                break;
-            }
-            if range.end > self.table.end() {
-                let text = "the peer sent content that was never listed";
-                self.core.fail(TransferError::protocol(text));
-                break;
-            }
-            pieces.clear();
-            self.missing.take(range.clone(), &mut pieces);
-            let new = pieces.iter().map(|piece| piece.end - piece.start).sum();
-            if !self.arrives(new) {
-                break;
-            }
-            let len = u32::try_from(run.bytes.len()).unwrap_or(u32::MAX);
-            let extent = [Extent {
-                object: CONTENT,
-                offset: range.start,
-                len,
-                at: u32::try_from(run.bytes.start).unwrap_or(u32::MAX),
-            }];
-            let arrived = Arrived::front(&extent, &bytes);
-            for piece in &pieces {
-                let mut stay = Bytes::Stay {
-                    arrived,
-                    runs: &mut kept.runs,
-                };
-                self.place_piece(piece, &mut stay);
-            }
-            if let Err(why) = self.check_pieces() {
-                self.core.fail(TransferError::protocol(why));
-            }
-        }
-        self.pieces = pieces;
-        kept.bytes = bytes;
-        if kept.runs.is_empty() {
-            self.lane_load_done(kept);
-        } else {
-            self.pool.push(WriteJob::Load(kept));
-        }
-    }
-
-    /// Gives the buffer of a load back to the session on which the load arrived.
-    pub(super) fn lane_load_done(&mut self, load: Load) {
-        let Some((lanes, lane)) = self.core.lanes().zip(load.lane) else {
-            return;
-        };
-        let last = load.runs.last().and_then(|run| self.table.get(run.number));
-        let align = last.map(|slot| slot.range.start % LEAF);
-        lanes.give_back(lane, load.bytes, align);
-    }
-}
-
-/// A run of a large file that stays where it arrived.
-pub(super) fn stays(
-    into: Into,
-    offset: u64,
-    arrived: Arrived<'_>,
-    range: &Range<u64>,
-) -> Option<Run> {
-    let bytes = arrived.place(range)?;
-    Some(Run {
-        number: into.number,
-        file: into.file,
-        size: into.size,
-        offset,
-        bytes,
-    })
 }

@@ -4,13 +4,17 @@ use std::{io, sync::Arc};
 
 use rustix::fs::Mode;
 
-use super::{Folder, Meta, Receiver, Target, decide::SAME_NAME};
+use super::{
+    destination::Destination,
+    item::Incoming,
+    names::SAME_NAME,
+    target::{Folder, Meta, Target},
+};
 use crate::{
     confine::{self, Dir},
     decide::{Decision, Refusal, There, decide},
     lacks::LINK_TIMES,
-    sender::Identity,
-    wire::{Entry, path},
+    wire::{Entry, Tally, path},
 };
 
 /// A file or link whose place a folder takes.
@@ -33,8 +37,15 @@ impl Aside {
     }
 }
 
-impl Receiver {
-    pub(super) fn decide_dir(&mut self, entry: &Entry, meta: Meta) -> Result<(), Refusal> {
+impl Destination {
+    /// Makes a folder, unless it is there; `next` is the number of the entry after it.
+    pub(super) fn decide_dir(
+        &mut self,
+        tally: &mut Tally,
+        entry: &Entry,
+        meta: Meta,
+        next: u64,
+    ) -> Result<(), Refusal> {
         let dir = &entry.path[..];
         if dir.is_empty() {
             return Ok(());
@@ -47,7 +58,7 @@ impl Receiver {
         let there = There::look(&around, name, entry)?;
         let decision = decide(entry, &there, &self.rules)?;
         let made = if decision.makes() {
-            self.make_dir(dir, &around, decision, meta.permissions())?
+            self.make_dir(tally, (dir, meta.permissions()), &around, decision)?
         } else {
             self.tree.dir(dir).map(|_| false)?
         };
@@ -73,7 +84,7 @@ impl Receiver {
                 made,
                 owners,
             };
-            self.folders.add(folder, self.table.next());
+            self.folders.add(folder, next);
         }
         Ok(())
     }
@@ -81,10 +92,10 @@ impl Receiver {
     /// Makes the folder `path` in `dir`; false if it is there meanwhile.
     fn make_dir(
         &mut self,
-        path: &[u8],
+        tally: &mut Tally,
+        (path, mode): (&[u8], Mode),
         dir: &Dir,
         decision: Decision,
-        mode: Mode,
     ) -> io::Result<bool> {
         let replaces = decision == Decision::Replace;
         let aside = replaces.then(|| self.make_way(path, dir)).transpose()?;
@@ -94,7 +105,7 @@ impl Receiver {
         let made = self.space.for_inode(make);
         if let Some(aside) = aside {
             aside.settle(made.is_ok())?;
-            self.core.tally.deleted += u64::from(made.is_ok());
+            tally.deleted += u64::from(made.is_ok());
         }
         made
     }
@@ -102,10 +113,10 @@ impl Receiver {
     /// Puts a file or link in `dir` aside in a mirror where the folder `path` is to be, unless this
     /// copy has it, too. With a suffix it becomes a backup.
     fn make_way(&mut self, path: &[u8], dir: &Dir) -> io::Result<Aside> {
-        if self.listed.has_other(path) {
+        if self.mirror.listed.has_other(path) {
             return Err(io::Error::other(SAME_NAME));
         }
-        self.backups.make(path)?;
+        self.mirror.backups.make(path)?;
         let (parent, name) = path::split(path);
         let backup = self.rules.mirror.backup;
         let to = match &backup {
@@ -124,8 +135,9 @@ impl Receiver {
         })
     }
 
-    pub(super) fn decide_link(&mut self, number: u64, entry: &Entry) -> Result<(), Refusal> {
-        let target = self.target(number)?;
+    /// Makes a link, unless it is there.
+    pub(super) fn decide_link(&mut self, item: &Incoming, entry: &Entry) -> Result<(), Refusal> {
+        let target = self.target(item)?;
         let (dir, name) = (&target.dir, &target.name[..]);
         let (mut again, mut made) = (true, false);
         while !made {
@@ -134,7 +146,7 @@ impl Receiver {
             if !decision.makes() {
                 break;
             }
-            let make = || self.make_link(number, &target, entry, decision);
+            let make = || self.make_link(item, &target, entry, decision);
             match confine::inside(dir, target.closed, make) {
                 Ok(true) => made = true,
                 Ok(false) => return Ok(()),
@@ -150,15 +162,14 @@ impl Receiver {
         if !made && !self.rules.reach.is_all() {
             return Ok(());
         }
-        let waits = self.listed.waits(&entry.path);
+        let waits = self.mirror.listed.waits(&entry.path);
         let name = if waits { &target.part[..] } else { name };
         if let Some(granted) = &target.meta.granted {
             granted.apply_to_link(dir, name)?;
         }
         let there = dir.statat(name)?;
-        let size = there.st_size.cast_unsigned();
-        let same = |id: Identity| Identity { size, ..id }.is_of(&there);
-        if !self.identity(number).is_some_and(same) {
+        let id = target.meta.identity(there.st_size.cast_unsigned());
+        if !id.is_of(&there) {
             dir.set_times_at(LINK_TIMES, name, &target.meta.times())?;
         }
         Ok(())
@@ -167,12 +178,12 @@ impl Receiver {
     /// Makes the link; false if there can be none.
     fn make_link(
         &mut self,
-        number: u64,
+        item: &Incoming,
         target: &Target,
         entry: &Entry,
         decision: Decision,
     ) -> io::Result<bool> {
-        let name = self.make_room(number, target, entry, decision)?;
+        let name = self.make_room(item, target, entry, decision)?;
         let link = || Ok(target.dir.symlinkat(&entry.target, name)?);
         let made = match decision {
             Decision::Make => self.space.for_inode(link)?,
@@ -187,14 +198,14 @@ impl Receiver {
     /// Prepares to make a link; the name under which it is made, beside what is there.
     pub(super) fn make_room<'a>(
         &mut self,
-        number: u64,
+        item: &Incoming,
         target: &'a Target,
         entry: &Entry,
         decision: Decision,
     ) -> io::Result<&'a [u8]> {
         match decision {
-            Decision::Wait => self.wait_for_folder(number)?,
-            Decision::Replace => self.backups.make(&entry.path)?,
+            Decision::Wait => self.wait_for_folder(item)?,
+            Decision::Replace => self.mirror.backups.make(&entry.path)?,
             _ => return Ok(&target.name),
         }
         // Left by a run that was killed here.

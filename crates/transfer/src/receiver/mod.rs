@@ -5,8 +5,12 @@
 //!   that was opened beneath it.
 //! - A target is replaced by one rename of verified content, or not touched at all.
 //! - No allocation is sized by the peer's values before bytes have arrived.
+//!
+//! [`Receiver`] plays the role: messages, arrivals, answers of workers, the end. [`Entries`] carries each listed
+//! entry from the decision to its name. Its parts are [`Names`], [`Destination`] with the mirror, [`Content`] under
+//! way, and [`Workers`] with the journal. A part gets an entry, or the core, as an argument; none knows the receiver.
 
-use std::{collections::VecDeque, io, ops::Range, sync::Arc};
+use std::sync::Arc;
 
 use farhaul_core::{
     protocol::Session,
@@ -16,36 +20,31 @@ use farhaul_core::{
 
 use crate::{
     bounds::{self, WINDOW},
-    confine::Tree,
     decide::Rules,
-    disk::File,
     error::TransferError,
     filter::Filter,
     host::Host,
-    pool::{Keep, Pool},
+    pool::Pool,
     progress::Progress,
-    ranges::RangeSet,
+    quota::Claim,
     requested::Requested,
     role::{Role, RoleCore},
-    sender::Identity,
-    state_names,
     table::Table,
-    wire::{
-        Message, NOT_LISTED, Root, Stripe,
-        path::{self, Tag},
-    },
+    wire::{Entry, Message, NOT_LISTED, Root, path::Tag},
 };
 
-mod answers;
+mod arrive;
 mod backups;
 mod base;
-mod blocks;
 mod commit;
 mod compare;
+mod content;
 mod decide;
 mod delete;
+mod destination;
 mod disks;
-mod failed;
+mod ending;
+mod entries;
 mod files;
 mod folders;
 mod grant;
@@ -56,25 +55,25 @@ mod lane;
 mod links;
 mod lock;
 mod made_at_once;
+mod mirror;
 mod names;
-mod pipe;
 mod place;
 mod report;
 mod reread;
 mod reuse;
 mod space;
 mod staging;
+mod target;
 mod twin;
 mod watch;
+mod workers;
 
 pub(crate) use backups::Backups;
 pub(crate) use base::{Base, Look};
+use content::Content;
 pub(crate) use delete::{Listed, Step, Walk, refusal, too_many};
-use disks::Disks;
-use folders::Folders;
-use grant::Grants;
-use item::{COMMITTED, Gathering, Incoming, Part, State};
-use job::{Folder, Meta, Small, Target, WriteJob};
+use destination::Destination;
+use entries::Entries;
 use journal::Journal;
 pub(crate) use journal::is_journal;
 #[cfg(test)]
@@ -86,14 +85,9 @@ pub(crate) use links::Paths;
 pub(crate) use lock::Lock;
 use names::Names;
 use report::Reports;
-use reread::Reread;
 pub(crate) use space::Space;
 pub(crate) use staging::LaneLoad;
-use staging::Staging;
-use watch::DiskWatch;
-
-/// Small files per job.
-const BATCH: usize = 64;
+use workers::Workers;
 
 /// Progress of a transfer to its end, as its receiver sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,66 +104,10 @@ enum Stage {
 
 /// The role that receives files.
 pub(crate) struct Receiver {
-    core: RoleCore,
-    tree: Tree,
-    rename: Option<Vec<u8>>,
-    tag: Tag,
-    rules: Rules,
     requested: Requested,
-    journal: Journal,
-    /// File systems to sync, if any.
-    disks: Option<Arc<Disks>>,
-    /// Set if what was written is read again.
-    reread: Option<Reread>,
-    table: Table<Incoming>,
-    missing: RangeSet,
-    pieces: Vec<Range<u64>>,
-    /// Files under repair with some blocks that are to be hashed as they are stored.
-    stored: VecDeque<u64>,
-    staging: Staging,
-    space: Space,
-    /// Bytes of small files in memory.
-    resident: usize,
-    /// Number of those that workers have, or will have next.
-    writing: usize,
-    /// Bytes that workers have written, or could not.
-    drained: u64,
-    small: Vec<Small>,
-    /// Files before this one were looked at when names were noted in the journal.
-    noted: u64,
-    open: VecDeque<u64>,
-    folders: Folders,
-    /// Blocks of parts that are not complete.
-    gathering: usize,
-    /// Ranges of blocks that differ.
-    bad: usize,
-    /// Stripes that are open, and those that workers note to be complete.
-    stripes: usize,
-    completing: usize,
-    names: Names,
-    /// Listed paths, of a copy that deletes.
-    listed: Listed,
-    /// Filter of entries that stay although they were not listed.
-    excludes: Filter,
-    /// Names that backups have, or cannot have.
-    backups: Backups,
-    /// Files that others may be links to.
-    links: Paths,
-    /// Limits on what the sender's facts may change here.
-    grants: Grants,
-    /// Files whose blocks' values are to be requested.
-    asking: Vec<u64>,
-    /// Blocks of old files that workers compare.
-    reusing: usize,
-    pool: Pool<WriteJob>,
-    wants: Vec<Range<u64>>,
+    entries: Entries,
     stage: Stage,
     reports: Reports,
-    /// Bytes from the start of what comes through a pipe that the sender may forget.
-    taken: u64,
-    /// True if answers wait to leave.
-    unheard: bool,
-    watch: DiskWatch,
 }
 
 impl Receiver {
@@ -183,182 +121,118 @@ impl Receiver {
         host: &Host,
     ) -> Result<Self, TransferError> {
         let pool = Pool::new("farhaul-write", host);
-        let mut pool = pool.map_err(|e| TransferError::no_thread(&e))?;
+        let pool = pool.map_err(|e| TransferError::no_thread(&e))?;
         let anew = base.dir.anew().map_err(|e| base::dest_error(b"", &e))?;
         let dir = Arc::new(anew);
         let journal = Journal::open(&dir, tag)?;
-        let folds = journal.lock().folds_case();
-        let disks = journal.lock().disks();
-        let disks = rules.sync.then_some(disks).transpose()?.map(Arc::new);
-        // The next run of the same command must not touch what a worker of this one still writes to.
-        pool.keep(Arc::clone(journal.lock()) as Keep);
+        let lock = Arc::clone(journal.lock());
+        let disks = rules.sync.then(|| lock.disks()).transpose()?.map(Arc::new);
         Ok(Self {
-            core: RoleCore::of_receiver(progress, host.meter()),
-            journal,
-            disks,
-            reread: rules.verify_disk.then(Reread::default),
-            grants: Grants::new(&rules, dir.lacks().clone()),
-            tree: Tree::new(dir),
-            rename: base.rename,
-            tag,
-            rules,
             requested,
-            table: Table::default(),
-            missing: RangeSet::default(),
-            pieces: Vec::new(),
-            stored: VecDeque::new(),
-            staging: Staging::default(),
-            space: Space::default(),
-            resident: 0,
-            writing: 0,
-            drained: 0,
-            small: Vec::new(),
-            noted: 0,
-            open: VecDeque::new(),
-            folders: Folders::default(),
-            gathering: 0,
-            bad: 0,
-            stripes: 0,
-            completing: 0,
-            names: Names::new(folds),
-            listed: Listed::new(rules.mirror.delete.is_some(), folds),
-            excludes: Filter::default(),
-            backups: Backups::new(rules.mirror.backup, folds),
-            links: Paths::default(),
-            asking: Vec::new(),
-            reusing: 0,
-            pool,
-            wants: Vec::new(),
+            entries: Entries {
+                core: RoleCore::of_receiver(progress, host.meter()),
+                table: Table::default(),
+                names: Names::new(lock.folds_case()),
+                dest: Destination::new((dir, base.rename), tag, rules, (lock, disks.clone())),
+                content: Content::default(),
+                workers: Workers::new(pool, journal, disks, &rules),
+            },
             stage: Stage::Listing,
             reports: Reports::default(),
-            taken: 0,
-            unheard: false,
-            watch: DiskWatch::default(),
         })
     }
 
     fn take_roots(&mut self, roots: Vec<Root>) {
         for root in roots {
-            if let Some(slot) = self.table.get_mut(root.file)
+            if let Some(slot) = self.entries.table.get_mut(root.file)
                 && slot.item.takes_root()
             {
                 slot.item.root = Some(root);
-                self.settle(root.file);
+                self.entries.settle(root.file);
             }
         }
     }
 
-    /// Error if the arrived content is in too many pieces.
-    fn check_pieces(&self) -> Result<(), &'static str> {
-        if self.gathering > bounds::GATHERED || self.missing.len() > bounds::GAPS {
-            return Err("the peer sends pieces of more blocks than it completes");
-        }
-        Ok(())
+    /// Ends the transfer, as nothing has been written for too long.
+    fn get_stuck(&mut self) {
+        self.entries.core.fail(watch::stuck(self.reports.unheard));
     }
 
     /// Lock that others wait for who want the destination: it lives until the last worker is done.
     pub(crate) const fn lock(&self) -> &Arc<Lock> {
-        self.journal.lock()
+        self.entries.workers.journal.lock()
     }
 
-    /// The name in its directory under which a file is collected.
-    fn part_name(&self, name: &[u8], stripe: Option<&Stripe>) -> Vec<u8> {
-        match stripe {
-            None => state_names::part_name(name, self.tag),
-            Some(stripe) => {
-                let scope = self.rules.stripe_scope.unwrap_or_default();
-                state_names::stripes_name(name, path::tag(&scope, [stripe.id]))
-            }
+    /// Queries how much the destination can take.
+    fn check_space(&mut self) {
+        let dest = &mut self.entries.dest;
+        dest.space.query(&dest.tree.root());
+    }
+
+    /// Limits the space to a quota.
+    #[must_use]
+    pub(crate) fn within(mut self, quota: Option<Claim>) -> Self {
+        self.entries.dest.space.set_quota(quota);
+        self
+    }
+
+    /// Sets the filter of a copy that deletes: excluded entries stay.
+    pub(crate) fn excluding(mut self, filter: Filter) -> Self {
+        self.entries.dest.mirror.excludes = filter;
+        self
+    }
+
+    /// Takes listed entries.
+    fn listed(&mut self, first: u64, entries: &[Entry]) -> Result<(), TransferError> {
+        let more: usize = entries.iter().map(bounds::charge).sum();
+        if first != self.entries.table.next()
+            || self.stage != Stage::Listing
+            || self.entries.table.charged() + more > WINDOW
+            || self.entries.dest.rules.pipe && first + entries.len() as u64 > 1
+        {
+            return Err(TransferError::protocol(
+                "the manifest is out of order or too far ahead",
+            ));
         }
-    }
-
-    /// The name under which the journal has a file: of a stripe, where it is collected, which depends on how its file was
-    /// divided.
-    fn name_in_journal(&self, item: &Incoming) -> Vec<u8> {
-        let (parent, name) = path::split(&item.path);
-        match &item.stripe {
-            None => item.path.clone(),
-            Some(stripe) => path::join(parent, &self.part_name(name, Some(stripe))),
+        if self.entries.dest.rules.stripe_scope.is_none()
+            && entries.iter().any(|e| e.stripe.is_some())
+        {
+            return Err(TransferError::protocol(
+                "stripes of files were not agreed on",
+            ));
         }
-    }
-
-    /// A handle on the target's directory, and its name there.
-    fn target(&mut self, file: u64) -> io::Result<Target> {
-        let slot = self.table.get(file).ok_or(io::ErrorKind::NotFound)?;
-        let (parent, name) = path::split(&slot.item.path);
-        let dir = self.folders.within(&mut self.tree, parent)?;
-        if let Some(disks) = &self.disks {
-            disks.hold(&dir, parent)?;
-        }
-        Ok(Target {
-            closed: self.folders.is_closed(parent),
-            dir,
-            name: name.to_vec(),
-            part: self.part_name(name, slot.item.stripe.as_deref()),
-            meta: slot.item.meta.clone(),
-            replaces: slot.item.replaces,
-            waits: self.listed.waits(&slot.item.path),
-            backup: self.rules.mirror.backup,
-            set_aside: !self.rules.alone,
-            stripe: slot.item.stripe.as_deref().copied(),
-        })
-    }
-
-    fn identity(&self, file: u64) -> Option<Identity> {
-        let slot = self.table.get(file)?;
-        Some(Identity {
-            size: slot
-                .item
-                .stripe
-                .as_ref()
-                .map_or(slot.range.end - slot.range.start, |s| s.file_size),
-            mtime: slot.item.meta.mtime,
-            mtime_nanos: slot.item.meta.mtime_nanos,
-        })
+        self.check_space();
+        entries.iter().try_for_each(|e| {
+            let left_out = self.requested.check(e)?;
+            self.entries.decide(e, left_out)
+        })?;
+        self.entries.send_wants();
+        Ok(())
     }
 }
 
 impl Role for Receiver {
     fn core(&mut self) -> &mut RoleCore {
-        &mut self.core
+        &mut self.entries.core
     }
 
     fn handle(&mut self, message: Message) -> Result<(), TransferError> {
         match message {
-            Message::Entries { first, entries } => {
-                let more: usize = entries.iter().map(bounds::charge).sum();
-                if first != self.table.next()
-                    || self.stage != Stage::Listing
-                    || self.table.charged() + more > WINDOW
-                    || self.rules.pipe && first + entries.len() as u64 > 1
-                {
-                    return Err(TransferError::protocol(
-                        "the manifest is out of order or too far ahead",
-                    ));
-                }
-                if self.rules.stripe_scope.is_none() && entries.iter().any(|e| e.stripe.is_some()) {
-                    return Err(TransferError::protocol(
-                        "stripes of files were not agreed on",
-                    ));
-                }
-                self.check_space();
-                entries.iter().try_for_each(|e| self.decide(e))?;
-                self.send_wants();
-                Ok(())
-            }
-            Message::Grown { file, size } if self.rules.pipe => self.grown(file, size),
+            Message::Entries { first, entries } => self.listed(first, &entries),
+            Message::Grown { file, size } if self.entries.dest.rules.pipe => self.grown(file, size),
             Message::End { entries }
-                if entries == self.table.next() && self.stage == Stage::Listing =>
+                if entries == self.entries.table.next() && self.stage == Stage::Listing =>
             {
                 self.stage = Stage::Listed;
-                self.core.progress.scan_done();
+                self.entries.core.progress.scan_done();
                 self.end_promises();
                 Ok(())
             }
             Message::Holes { ranges } => {
                 for r in &ranges {
                     self.hole(r);
-                    self.check_pieces().map_err(TransferError::protocol)?;
+                    let checked = self.entries.content.check_pieces();
+                    checked.map_err(TransferError::protocol)?;
                 }
                 Ok(())
             }
@@ -380,13 +254,12 @@ impl Role for Receiver {
                 first,
                 values,
             } => {
-                if !self.compare_old(file, first, &values) {
-                    self.compare(file, first, &values);
-                }
+                self.entries.compare(file, first, &values);
                 Ok(())
             }
             Message::Kept { paths } if self.stage == Stage::Listing => {
-                self.listed.keep_all(&paths, &self.requested)
+                let listed = &mut self.entries.dest.mirror.listed;
+                listed.keep_all(&paths, &self.requested)
             }
             _ => Err(TransferError::protocol(
                 "the peer sent a message out of order",
@@ -396,63 +269,72 @@ impl Role for Receiver {
 
     fn poll(&mut self, now: Instant, session: &mut dyn Session) {
         let mut moved = false;
-        while self.core.has_room(session)
-            && let Some(done) = self.pool.pop()
+        while self.entries.core.has_room(session)
+            && let Some(done) = self.entries.workers.pool.pop()
         {
             moved = true;
             self.answered(done);
         }
         self.read_lanes();
-        self.unheard = !self.core.has_room(session);
-        self.watch_disk(now, moved);
-        if self.core.fault.is_some() {
+        self.reports.unheard = !self.entries.core.has_room(session);
+        let pool = &self.entries.workers.pool;
+        if self.reports.watch.look(pool, now, moved) {
+            self.get_stuck();
+        }
+        if self.entries.core.fault.is_some() {
             return;
         }
         self.hash_stored();
-        self.write_small();
+        self.entries.write_small();
         self.write_staged(now);
         self.pop_over();
-        self.report(now);
+        let Entries { core, table, .. } = &mut self.entries;
+        self.reports.report(core, table.first(), now);
         self.tell_taken();
         self.close_folders();
-        if self.stage == Stage::Listed && self.table.len() == 0 && !self.folders.are_closing() {
+        if self.stage == Stage::Listed
+            && self.entries.table.len() == 0
+            && !self.entries.dest.folders.are_closing()
+        {
             self.remove_unclaimed();
             if !self.starts_to_delete() {
                 self.finish();
             }
         }
-        let noted = self.journal.flush();
-        self.note_journal(noted);
-        self.core.out.flush(session);
+        let noted = self.entries.workers.journal.flush();
+        self.entries.workers.note(&mut self.entries.core, noted);
+        self.entries.core.out.flush(session);
     }
 
     fn is_waiting(&self) -> bool {
-        self.pool.outstanding() > 0
+        self.entries.workers.pool.outstanding() > 0
     }
 
     /// Workers are polled, or a report or a write is due.
     fn next_wake(&self, now: Instant) -> Option<Instant> {
-        let report = self.reports.due(&self.core.tally);
-        let report = report.filter(|_| !self.core.is_finished());
-        let write = self.staging.since.map(|since| since + place::LINGER);
-        let answer = self.pool.next_answer(now);
-        let own = [report, write, self.stuck_at()].into_iter().flatten();
+        let report = self.reports.due(&self.entries.core.tally);
+        let report = report.filter(|_| !self.entries.core.is_finished());
+        let write = self.entries.content.staging.since;
+        let write = write.map(|since| since + place::LINGER);
+        let pool = &self.entries.workers.pool;
+        let (answer, stuck) = (pool.next_answer(now), self.reports.watch.stuck_at(pool));
+        let own = [report, write, stuck].into_iter().flatten();
         own.chain(answer).min()
     }
 
     fn takes_more(&self, session: &dyn Session) -> bool {
-        self.core.has_room(session)
-            && !self.folders.are_too_many()
-            && !self.is_reusing_much()
-            && self.completing < bounds::COMPLETING
+        self.entries.core.has_room(session)
+            && !self.entries.dest.folders.are_too_many()
+            && !self.entries.content.is_reusing_much()
+            && self.entries.workers.completing < bounds::COMPLETING
     }
 
     fn keep_alive(&mut self) {
-        self.core.report(self.reports.resolved);
+        self.entries.core.report(self.reports.resolved);
     }
 
     fn for_lanes(&self) -> Option<u64> {
-        Some(self.table.large())
+        Some(self.entries.table.large())
     }
 
     fn place(&mut self, extents: &[Extent], batch: &[u8]) -> Result<(), StoreError> {
@@ -462,18 +344,12 @@ impl Role for Receiver {
     /// Limit on what may arrive, which is reported to the sender, and what workers have written.
     /// Where workers are behind, with small files too, the sender waits.
     fn sink(&self) -> Sink {
-        let small = place::RESIDENT.saturating_sub(self.writing) as u64;
+        let small = place::RESIDENT.saturating_sub(self.entries.workers.writing) as u64;
         Sink {
-            free: self.staging.room().min(small),
-            drained: self.drained,
+            free: self.entries.content.staging.room().min(small),
+            drained: self.entries.workers.drained,
         }
     }
-}
-
-/// Device and number of an open file.
-fn inode(file: &File) -> Option<(u64, u64)> {
-    let stat = file.stat().ok()?;
-    Some((stat.st_dev, stat.st_ino))
 }
 
 #[cfg(test)]

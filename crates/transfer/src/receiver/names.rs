@@ -3,11 +3,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Receiver, Stage};
-use crate::{
-    bounds,
-    wire::{Exit, path},
-};
+use crate::{bounds, wire::path};
+
+pub(super) const SAME_NAME: &str = "another file was listed by this name";
 
 /// Names that were listed, and those that are to be.
 #[derive(Debug, Default)]
@@ -68,9 +66,8 @@ impl Names {
     /// one.
     pub(super) fn refuse_other_case(&mut self, path: &[u8]) -> Option<&'static str> {
         let folded = self.folded.as_mut()?;
-        let lower = String::from_utf8_lossy(path).to_lowercase();
         let own = path::digest(path);
-        let lower = path::digest(lower.as_bytes());
+        let lower = path::folded_digest(path, true);
         if folded.len() >= bounds::FOLDED && !folded.contains_key(&lower) {
             return Some(
                 "the destination ignores case, and the limit of names of one copy is reached: copy in parts",
@@ -80,31 +77,18 @@ impl Names {
             "a name that differs only in case was listed before, and the destination ignores case: copy one of them to another folder",
         )
     }
-}
 
-impl Receiver {
-    /// Takes note that the file is to be listed again. Of too many, and after the end, that is not
-    /// believed.
-    pub(super) fn promise(&mut self, file: u64) -> bool {
-        let Some(slot) = self.table.get(file) else {
-            return false;
-        };
-        let room = self.stage == Stage::Listing && self.names.again.len() < bounds::AGAIN;
+    /// Notes that the path is to be listed again. Of too many that is not believed.
+    pub(super) fn promise(&mut self, path: &[u8]) -> bool {
+        let room = self.again.len() < bounds::AGAIN;
         if room {
-            self.names.again.insert(path::digest(&slot.item.path));
+            self.again.insert(path::digest(path));
         }
         room
     }
 
-    /// Ends the listing: entries that were to be listed again and were not have failed.
-    pub(super) fn end_promises(&mut self) {
-        let left = std::mem::take(&mut self.names.again).len() as u64;
-        if left > 0 {
-            self.core.tally.files_failed += left;
-            let text = format!(
-                "{left} files that had changed were to be listed again, and the sender did not do so"
-            );
-            self.core.log.add(Exit::SourceChanged, text);
-        }
+    /// Takes the number of paths that were to be listed again and were not.
+    pub(super) fn take_promises(&mut self) -> u64 {
+        std::mem::take(&mut self.again).len() as u64
     }
 }

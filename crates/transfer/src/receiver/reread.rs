@@ -14,13 +14,15 @@ use std::{
 
 use rustix::{fs::Advice, io::Errno};
 
-use super::{compare::Checked, job::Target};
+use super::{
+    compare::{Checked, root_of},
+    target::Target,
+};
 use crate::{
-    digest::{BlockDigest, BlockTree, HOLE, block_count, block_range},
+    digest::{BlockDigest, BlockTree, HOLE, block_range},
     disk::File,
     pages::Pages,
     pool::Stop,
-    ranges::RangeSet,
     sender::extents,
     wire::{BLOCK, Hash},
 };
@@ -152,24 +154,12 @@ pub(super) fn root(
     (scratch, stop): (&mut Pages, &Stop),
 ) -> io::Result<Checked> {
     let mut disk = OnDisk::open(target, &target.name, size, options, stop)?;
-    let mut tree = BlockTree::new(size);
-    if zeros {
-        let mut holes: RangeSet = std::iter::once(0..size).collect();
-        for range in disk.stored(size, stop) {
-            holes.remove(range);
-        }
-        for hole in holes.iter() {
-            tree.set_hole(&hole);
-        }
-    }
-    let mut index = tree.next_unknown(0);
-    while index < block_count(size) {
-        stop.check()?;
-        tree.learn(index, disk.value(index, size, zeros, scratch)?);
-        index = tree.next_unknown(index);
-    }
-    let root = tree.root().ok_or(io::ErrorKind::UnexpectedEof)?;
-    Ok((root, tree.has_holes()))
+    let tree = if zeros {
+        BlockTree::stored_in(size, disk.stored(size, stop))
+    } else {
+        BlockTree::new(size)
+    };
+    root_of(tree, stop, |index| disk.value(index, size, zeros, scratch))
 }
 
 /// The blocks of what was collected that differ on its disk from `tree`.

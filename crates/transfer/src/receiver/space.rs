@@ -6,7 +6,6 @@ use std::io;
 use farhaul_core::units::Size;
 use rustix::fs::OFlags;
 
-use super::Receiver;
 use crate::{
     confine,
     disk::File,
@@ -88,34 +87,26 @@ impl Space {
     pub(super) const fn release(&mut self, bytes: u64) {
         self.reserved = self.reserved.saturating_sub(bytes);
     }
-}
 
-impl Receiver {
     /// Limits the space to a quota.
-    #[must_use]
-    pub(crate) fn within(mut self, quota: Option<Claim>) -> Self {
-        self.space.quota = quota;
-        self
+    pub(super) fn set_quota(&mut self, quota: Option<Claim>) {
+        self.quota = quota;
     }
 
-    /// Checks how much the destination can take.
-    pub(super) fn check_space(&mut self) {
-        let root = self.tree.root();
+    /// Queries how much the destination can take.
+    pub(super) fn query(&mut self, root: &File) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let dir = confine::open_beneath(&root, b"", flags);
-        self.space.free = dir.map_or(u64::MAX, |dir| free_in(&dir));
+        let dir = confine::open_beneath(root, b"", flags);
+        self.free = dir.map_or(u64::MAX, |dir| free_in(&dir));
     }
 
-    /// Counts bytes of content that are here; false if that ends the transfer, for the quota is
-    /// used up.
-    pub(super) fn arrives(&mut self, bytes: u64) -> bool {
-        let Some(Err(why)) = self.space.quota.as_mut().map(|quota| quota.arrive(bytes)) else {
-            return true;
+    /// Counts bytes of content that are here; an error, which ends the transfer, if the quota is used up.
+    pub(super) fn arrive(&mut self, bytes: u64) -> Result<(), TransferError> {
+        let Some(Err(why)) = self.quota.as_mut().map(|quota| quota.arrive(bytes)) else {
+            return Ok(());
         };
         let fix =
             Advice::again("remove what is no longer needed there, then run the same command again");
-        self.core
-            .fail(TransferError::new(Exit::NoSpace, why).fix(fix));
-        false
+        Err(TransferError::new(Exit::NoSpace, why).fix(fix))
     }
 }

@@ -38,7 +38,7 @@ fn send_all(receiver: &mut Receiver, files: &[(&str, u64)]) -> u64 {
     let entries = entries.collect();
     let listed = Message::Entries { first: 0, entries };
     receiver.handle(listed).unwrap();
-    let wanted: Vec<_> = receiver.missing.iter().collect();
+    let wanted: Vec<_> = receiver.entries.content.missing.iter().collect();
     let mut at = 0;
     for (number, (_, size)) in (0..).zip(files) {
         let bytes = vec![7; usize::try_from(*size).unwrap()];
@@ -77,7 +77,7 @@ fn later(receiver: &Receiver, now: Instant) -> Instant {
 fn finish(receiver: &mut Receiver) -> Vec<Message> {
     let mut session = FakeSession::default();
     let mut now = Instant::EPOCH;
-    while !receiver.core.is_finished() {
+    while !receiver.entries.core.is_finished() {
         receiver.poll(now, &mut session);
         now = later(receiver, now);
         std::thread::yield_now();
@@ -132,12 +132,12 @@ fn a_disk_that_does_not_take_it_is_no_success_and_is_not_trusted_later() {
     assert_eq!(wanted, total);
     assert_eq!(
         (
-            receiver.core.tally.files_ok,
-            receiver.core.tally.files_failed
+            receiver.entries.core.tally.files_ok,
+            receiver.entries.core.tally.files_failed
         ),
         (0, 4)
     );
-    let error = receiver.core.verdict().unwrap();
+    let error = receiver.entries.core.verdict().unwrap();
     assert_eq!(error.code, Exit::DestError);
     assert!(error.text.contains("did not write everything"), "{error}");
     assert!(error.text.contains("Input/output error"), "{error}");
@@ -164,16 +164,16 @@ fn a_disk_that_does_not_take_it_is_no_success_and_is_not_trusted_later() {
     assert_eq!(wanted, 75_000, "the large one was synced by itself");
     assert_eq!(
         (
-            receiver.core.tally.files_ok,
-            receiver.core.tally.files_skipped
+            receiver.entries.core.tally.files_ok,
+            receiver.entries.core.tally.files_skipped
         ),
         (3, 1)
     );
-    assert_eq!(receiver.core.verdict(), None);
+    assert_eq!(receiver.entries.core.verdict(), None);
     drop(receiver);
     assert_eq!(fs::read_dir(tmp.path()).unwrap().count(), 4, "no journal");
     let (wanted, receiver, _) = run(tmp.path(), &files, GOOD);
-    assert_eq!((wanted, receiver.core.tally.files_skipped), (0, 4));
+    assert_eq!((wanted, receiver.entries.core.tally.files_skipped), (0, 4));
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_large_file_is_not_resumed_after_a_failed_sync() {
         ..GOOD
     };
     let (_, receiver, _) = run(tmp.path(), &files, disk);
-    let error = receiver.core.verdict().unwrap();
+    let error = receiver.entries.core.verdict().unwrap();
     assert_eq!(error.code, Exit::DestError, "{error}");
     drop(receiver);
     assert_eq!(
@@ -194,7 +194,7 @@ fn a_large_file_is_not_resumed_after_a_failed_sync() {
         "no part is left"
     );
     let (wanted, receiver, _) = run(tmp.path(), &files, GOOD);
-    assert_eq!((wanted, receiver.core.tally.files_ok), (3 << 20, 1));
+    assert_eq!((wanted, receiver.entries.core.tally.files_ok), (3 << 20, 1));
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn what_replaces_something_is_on_the_disk_before_it_does() {
     fs::write(tmp.path().join("a"), "before").unwrap();
     let disk = Broken { all: true, ..GOOD };
     let (_, receiver, _) = run(tmp.path(), &[("a", 5000)], disk);
-    assert!(receiver.core.verdict().is_some());
+    assert!(receiver.entries.core.verdict().is_some());
     assert_eq!(fs::read(tmp.path().join("a")).unwrap(), b"before");
     drop(receiver);
     let left = fs::read_dir(tmp.path()).unwrap();
@@ -316,7 +316,7 @@ fn reread(dir: &Path, size: u64, lies: u32, verify_disk: bool) -> (Receiver, Vec
     let mut receiver = receiver_on(disk, dir, rules).unwrap();
     send_all(&mut receiver, &[("a", size)]);
     let (mut session, mut now, mut heard) = (FakeSession::default(), Instant::EPOCH, 0);
-    while !receiver.core.is_finished() {
+    while !receiver.entries.core.is_finished() {
         receiver.poll(now, &mut session);
         now = later(&receiver, now);
         let said = said(&session);
@@ -357,12 +357,12 @@ fn what_the_disk_does_not_return_is_repaired_once_and_then_reported() {
         let file = tmp.path().join("a");
         // Without being asked, nobody looks.
         let (receiver, _) = reread(tmp.path(), size, 1, false);
-        assert_eq!(receiver.core.verdict(), None);
+        assert_eq!(receiver.entries.core.verdict(), None);
         drop(receiver);
         assert!(fs::read(&file).unwrap() != content);
 
         let (receiver, said) = reread(tmp.path(), size, 1, true);
-        assert_eq!(receiver.core.verdict(), None, "{size}");
+        assert_eq!(receiver.entries.core.verdict(), None, "{size}");
         let asked: u64 = said
             .iter()
             .filter_map(|m| match m {
@@ -377,7 +377,7 @@ fn what_the_disk_does_not_return_is_repaired_once_and_then_reported() {
         assert!(fs::read(&file).unwrap() == content);
 
         let (receiver, _) = reread(tmp.path(), size, u32::MAX, true);
-        let error = receiver.core.verdict().unwrap();
+        let error = receiver.entries.core.verdict().unwrap();
         assert_eq!(error.code, Exit::VerifyFailed, "{error}");
         assert!(error.text.contains("the disk returns"), "{error}");
         drop(receiver);
@@ -468,7 +468,7 @@ fn leftover_bytes_where_a_hole_is_reported_become_a_hole() {
     let mut second = receiver(tmp.path(), RULES).unwrap();
     list(&mut second);
     idle(&mut second);
-    let ranges: Vec<_> = second.missing.iter().collect();
+    let ranges: Vec<_> = second.entries.content.missing.iter().collect();
     assert_eq!(ranges.first(), Some(&(1 << 20..4 << 20)));
     second.handle(Message::Holes { ranges }).unwrap();
     let mut tree = BlockTree::new(size);
@@ -482,7 +482,7 @@ fn leftover_bytes_where_a_hole_is_reported_become_a_hole() {
     second.handle(Message::Roots(vec![root])).unwrap();
     second.handle(Message::End { entries: 1 }).unwrap();
     finish(&mut second);
-    assert_eq!(second.core.verdict(), None);
+    assert_eq!(second.entries.core.verdict(), None);
     let got = fs::read(tmp.path().join("sparse")).unwrap();
     assert!(got[..1 << 20] == block);
     assert!(got[1 << 20..].iter().all(|b| *b == 0), "nothing but zeros");
@@ -497,10 +497,13 @@ fn small_files_that_workers_have_leave_less_room() {
     let names: Vec<_> = (0..5).map(|n| n.to_string()).collect();
     let files: Vec<_> = names.iter().map(|n| (n.as_str(), 1 << 20)).collect();
     send_all(&mut receiver, &files);
-    assert_eq!(receiver.writing, 5 << 20);
+    assert_eq!(receiver.entries.workers.writing, 5 << 20);
     assert!(receiver.sink().free < empty, "{empty}");
     finish(&mut receiver);
-    assert_eq!((receiver.writing, receiver.sink().free), (0, empty));
+    assert_eq!(
+        (receiver.entries.workers.writing, receiver.sink().free),
+        (0, empty)
+    );
     assert_eq!(receiver.sink().drained, 5 << 20);
 }
 
@@ -517,8 +520,8 @@ fn small_files_without_room_in_memory_are_synced_with_the_others() {
     let (_, receiver, _) = run(tmp.path(), &files, disk);
     assert_eq!(
         (
-            receiver.core.tally.files_ok,
-            receiver.core.tally.files_failed
+            receiver.entries.core.tally.files_ok,
+            receiver.entries.core.tally.files_failed
         ),
         (20, 0)
     );

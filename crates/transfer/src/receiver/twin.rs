@@ -1,25 +1,14 @@
 //! Hard links that the destination cannot have: each becomes a file of its own with the same content, copied from the one
 //! that is there.
 
-use std::{io, sync::Arc};
-
-use rustix::fs::Stat;
+use std::io;
 
 use super::{
-    Receiver, State, WriteJob,
     commit::{rename, without_part},
     disks::Disks,
-    job::Target,
+    target::Target,
 };
-use crate::{
-    confine,
-    disk::File,
-    lacks,
-    pages::Pages,
-    pool::Stop,
-    sender::{Identity, extents},
-    wire::Exit,
-};
+use crate::{confine, disk::File, pages::Pages, pool::Stop, sender::extents};
 
 /// Bytes that are copied at a time.
 const PIECE: usize = 1 << 20;
@@ -62,11 +51,7 @@ fn is_there(
     size: u64,
     (scratch, stop): (&mut Pages, &Stop),
 ) -> io::Result<bool> {
-    let id = Identity {
-        size,
-        mtime: target.meta.mtime,
-        mtime_nanos: target.meta.mtime_nanos,
-    };
+    let id = target.meta.identity(size);
     let Some(there) = confine::stat(&target.dir, &target.name)? else {
         return Ok(false);
     };
@@ -103,47 +88,4 @@ fn each_piece(
         at += len as u64;
     }
     Ok(true)
-}
-
-impl Receiver {
-    /// Starts a copy of `from`, which is described by `source`, to the file `number`, since that can
-    /// be no link to it because of `e`.
-    pub(super) fn make_twin(
-        &mut self,
-        number: u64,
-        from: File,
-        source: &Stat,
-        e: rustix::io::Errno,
-    ) -> io::Result<()> {
-        let target = self.target(number)?;
-        let bytes = source.st_blocks.cast_unsigned().saturating_mul(512);
-        self.space.reserve(bytes).map_err(io::Error::other)?;
-        let why = io::Error::from(e).to_string();
-        target.dir.lacks().note(lacks::HARD_LINKS, why);
-        if let Some(slot) = self.table.get_mut(number) {
-            slot.item.state = State::Working;
-        }
-        let replaces = confine::stat(&target.dir, &target.name)?.is_some();
-        self.pool.push(WriteJob::Twin {
-            number,
-            from,
-            target: Target { replaces, ..target },
-            disks: self.disks.as_ref().map(Arc::clone),
-        });
-        Ok(())
-    }
-
-    /// Notes that the copy is in place, was there, or cannot be made.
-    pub(super) fn twin_made(&mut self, number: u64, done: io::Result<bool>) {
-        let Some(slot) = self.table.get_mut(number) else {
-            return;
-        };
-        if let State::GivenUp = std::mem::replace(&mut slot.item.state, State::Over) {
-            return self.name_is_free(number);
-        }
-        match done {
-            Ok(made) => self.linked(number, made),
-            Err(e) => self.fail(number, Exit::of_write(&e), &e),
-        }
-    }
 }

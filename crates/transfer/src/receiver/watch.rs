@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use farhaul_core::time::Instant;
 
-use super::Receiver;
+use super::job::WriteJob;
 use crate::{
     error::{Advice, TransferError},
+    pool::Pool,
     wire::Exit,
 };
 
@@ -26,46 +27,40 @@ pub(super) struct DiskWatch {
     steps: u64,
 }
 
-impl Receiver {
-    /// Ends the transfer, as nothing has been written for too long.
-    pub(super) fn get_stuck(&mut self) {
-        let (code, text, fix) = if self.unheard {
-            // Workers are done, and are not polled until their results can be reported.
-            (
-                Exit::ConnectionLost,
-                "the peer has not read an answer for a long time",
-                "run the same command again",
-            )
-        } else {
-            (
-                Exit::DestError,
-                "the destination's disk has made no progress for a long time",
-                "check the disk there, then run the same command again",
-            )
-        };
-        self.core
-            .fail(TransferError::new(code, text).fix(Advice::resume(fix)));
-    }
-
-    /// Waits for the disk, or for the sender to read, are bounded. Free space is no sign of
-    /// that: the sender stops before there is none, and may have sent everything.
-    pub(super) fn watch_disk(&mut self, now: Instant, answered: bool) {
-        let steps = self.pool.steps();
-        let moved = std::mem::replace(&mut self.watch.steps, steps) != steps || answered;
-        let since = self.watch.since.filter(|_| !moved).unwrap_or(now);
-        self.watch.since = (self.pool.outstanding() > 0).then_some(since);
-        if self.stuck_at().is_some_and(|at| at <= now) {
-            self.get_stuck();
-        }
+impl DiskWatch {
+    /// Looks whether workers move on; true if nothing was done for too long. Waits for the disk, or for the
+    /// sender to read, are bounded. Free space is no sign of that: the sender stops before there is none, and
+    /// may have sent everything.
+    pub(super) fn look(&mut self, pool: &Pool<WriteJob>, now: Instant, answered: bool) -> bool {
+        let steps = pool.steps();
+        let moved = std::mem::replace(&mut self.steps, steps) != steps || answered;
+        let since = self.since.filter(|_| !moved).unwrap_or(now);
+        self.since = (pool.outstanding() > 0).then_some(since);
+        self.stuck_at(pool).is_some_and(|at| at <= now)
     }
 
     /// Time at which nothing will have been done for too long.
-    pub(super) fn stuck_at(&self) -> Option<Instant> {
-        let timeout = if self.pool.is_syncing() {
-            SYNCING
-        } else {
-            STUCK
-        };
-        self.watch.since.map(|since| since + timeout)
+    pub(super) fn stuck_at(&self, pool: &Pool<WriteJob>) -> Option<Instant> {
+        let timeout = if pool.is_syncing() { SYNCING } else { STUCK };
+        self.since.map(|since| since + timeout)
     }
+}
+
+/// Error for a transfer in which nothing has been written for too long; `unheard` if answers wait to leave.
+pub(super) fn stuck(unheard: bool) -> TransferError {
+    let (code, text, fix) = if unheard {
+        // Workers are done, and are not polled until their results can be reported.
+        (
+            Exit::ConnectionLost,
+            "the peer has not read an answer for a long time",
+            "run the same command again",
+        )
+    } else {
+        (
+            Exit::DestError,
+            "the destination's disk has made no progress for a long time",
+            "check the disk there, then run the same command again",
+        )
+    };
+    TransferError::new(code, text).fix(Advice::resume(fix))
 }

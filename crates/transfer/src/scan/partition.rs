@@ -15,10 +15,12 @@ use std::{cmp::Reverse, collections::BinaryHeap, fmt};
 use rustix::fs::{FileType, Stat};
 use serde::{Deserialize, Serialize};
 
-use super::is_dir;
-use crate::wire::{
-    BLOCK, Entry, Hash, MOST_SHARDS, Stripe,
-    path::{self, Tag},
+use crate::{
+    confine::is_dir,
+    wire::{
+        BLOCK, Entry, Hash, MOST_SHARDS, Stripe,
+        path::{self, Tag},
+    },
 };
 
 /// Entries that are assigned together.

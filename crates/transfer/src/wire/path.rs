@@ -199,6 +199,15 @@ fn unhex(digits: &[u8]) -> Option<Tag> {
     Some(tag)
 }
 
+/// Digest of a path; names that differ only in case have the same if it `folds`.
+pub(crate) fn folded_digest(path: &[u8], folds: bool) -> [u8; 8] {
+    if folds {
+        digest(String::from_utf8_lossy(path).to_lowercase().as_bytes())
+    } else {
+        digest(path)
+    }
+}
+
 /// The first bytes of the hash of `path`.
 pub(crate) fn digest(path: &[u8]) -> [u8; 8] {
     let hash: Hash = blake3::hash(path).into();

@@ -20,11 +20,16 @@ fn copy(dir: &Path, files: &[(&str, u64)], delete: bool) -> Vec<Exit> {
             kind: Kind::Dir,
             ..entry("", 0)
         };
-        receiver.listed.add(&root.path, root.kind);
+        receiver
+            .entries
+            .dest
+            .mirror
+            .listed
+            .add(&root.path, root.kind);
     }
     send_all(&mut receiver, files);
     finish(&mut receiver);
-    let failures = receiver.core.log.failures.iter();
+    let failures = receiver.entries.core.log.failures.iter();
     failures.map(|failure| failure.code).collect()
 }
 
@@ -60,10 +65,10 @@ fn a_name_that_was_given_to_a_backup_is_not_replaced() {
     let tmp = tempfile::tempdir().unwrap();
     fs::write(tmp.path().join("f"), "old").unwrap();
     let mut receiver = receiver(tmp.path(), rules(false)).unwrap();
-    receiver.backups.make(b"f").unwrap();
-    receiver.backups.list(b"f").unwrap();
-    assert!(receiver.backups.list(b"f~").is_err());
-    assert!(receiver.backups.make(b"f").is_err());
+    receiver.entries.dest.mirror.backups.make(b"f").unwrap();
+    receiver.entries.dest.mirror.backups.list(b"f").unwrap();
+    assert!(receiver.entries.dest.mirror.backups.list(b"f~").is_err());
+    assert!(receiver.entries.dest.mirror.backups.make(b"f").is_err());
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn folders_with_large_attributes_get_theirs_before_the_end() {
         receiver
             .handle(Message::Entries { first: 0, entries })
             .unwrap();
-        receiver.folders.are_closing()
+        receiver.entries.dest.folders.are_closing()
     };
     assert!(!list(100), "few and small: at the end");
     assert!(list(16_000), "1.6 MB of attributes, and 1 MiB may be kept");

@@ -99,9 +99,9 @@ fn what_a_file_system_refuses_is_told_once_and_the_content_arrives() {
             }
             let tmp = tempfile::tempdir().unwrap();
             let receiver = run(tmp.path(), Refusing(calls, e));
-            let warnings = &receiver.core.log.warnings;
-            assert_eq!(receiver.core.log.failures, [], "{words:?} {e}");
-            assert_eq!(receiver.core.tally.files_ok, 3);
+            let warnings = &receiver.entries.core.log.warnings;
+            assert_eq!(receiver.entries.core.log.failures, [], "{words:?} {e}");
+            assert_eq!(receiver.entries.core.tally.files_ok, 3);
             assert_eq!(warnings.len(), words.len(), "{warnings:?}");
             for word in words {
                 assert_eq!(warnings.iter().filter(|w| w.contains(word)).count(), 1);
@@ -120,8 +120,8 @@ fn links_that_cannot_be_made_are_left_out_with_one_warning() {
         let tmp = tempfile::tempdir().unwrap();
         let links = Refusing(|call| matches!(call, Call::Link(..)), e);
         let receiver = run(tmp.path(), links);
-        assert_eq!(receiver.core.verdict(), None);
-        assert_eq!(receiver.core.log.warnings.len(), 1);
+        assert_eq!(receiver.entries.core.verdict(), None);
+        assert_eq!(receiver.entries.core.log.warnings.len(), 1);
         assert!(!tmp.path().join("d/link").is_symlink());
         assert!(tmp.path().join("d/large").exists());
     }
@@ -133,8 +133,8 @@ fn errors_of_the_disk_stay_errors() {
         let tmp = tempfile::tempdir().unwrap();
         let times = Refusing(|call| matches!(call, Call::SetTimes(..)), e);
         let receiver = run(tmp.path(), times);
-        assert_eq!(receiver.core.tally.files_ok, 0);
-        assert!(!receiver.core.log.failures.is_empty());
+        assert_eq!(receiver.entries.core.tally.files_ok, 0);
+        assert!(!receiver.entries.core.log.failures.is_empty());
     }
 }
 
@@ -192,9 +192,9 @@ fn a_hard_link_that_cannot_be_made_is_a_file_of_its_own_and_not_copied_again() {
             receiver.handle(Message::Roots(vec![root])).unwrap();
             receiver.handle(Message::End { entries: 2 }).unwrap();
             finish(&mut receiver);
-            assert_eq!(receiver.core.log.failures, []);
-            assert_eq!(receiver.core.log.warnings.len(), 1);
-            let tally = receiver.core.tally;
+            assert_eq!(receiver.entries.core.log.failures, []);
+            assert_eq!(receiver.entries.core.log.warnings.len(), 1);
+            let tally = receiver.entries.core.tally;
             let expected = if made { (2, 0) } else { (0, 2) };
             assert_eq!((tally.files_ok, tally.files_skipped), expected);
             assert_eq!(fs::read(tmp.path().join("b")).unwrap(), [7; 5]);

@@ -74,9 +74,12 @@ fn a_folder_that_became_a_file_and_a_file_that_became_a_folder_are_replaced() {
     fs::write(at("d"), "d").unwrap();
     fs::write(at("gone"), "gone").unwrap();
     let receiver = copy(tmp.path(), GOOD, None);
-    assert_eq!(receiver.core.log.failures, []);
+    assert_eq!(receiver.entries.core.log.failures, []);
     assert_eq!(
-        (receiver.core.tally.files_ok, receiver.core.tally.deleted),
+        (
+            receiver.entries.core.tally.files_ok,
+            receiver.entries.core.tally.deleted
+        ),
         (2, 5)
     );
     assert_eq!(fs::read(at("a")).unwrap(), [7; 5]);
@@ -98,11 +101,11 @@ fn after_an_incomplete_listing_the_folder_stays_and_the_file_has_failed() {
         text: b"x: permission denied".to_vec(),
     };
     let receiver = copy(tmp.path(), GOOD, Some(unread));
-    let tally = receiver.core.tally;
+    let tally = receiver.entries.core.tally;
     assert_eq!((tally.files_ok, tally.deleted), (1, 0));
     assert!(at("a/deep").is_dir() && at("gone").exists());
     let told = |f: &crate::Failure| f.text.starts_with("a: the folder of this name");
-    assert!(receiver.core.log.failures.iter().any(told));
+    assert!(receiver.entries.core.log.failures.iter().any(told));
     drop(receiver);
     assert_eq!(fs::read_dir(tmp.path()).unwrap().count(), 3, "no part");
 }
@@ -120,8 +123,8 @@ fn a_read_only_folder_is_opened_emptied_and_closed_again() {
     }
     ["d", "gone/deep", "gone"].into_iter().for_each(close);
     let receiver = copy(tmp.path(), Guarded, None);
-    assert_eq!(receiver.core.log.failures, []);
-    assert_eq!(receiver.core.tally.deleted, 4);
+    assert_eq!(receiver.entries.core.log.failures, []);
+    assert_eq!(receiver.entries.core.tally.deleted, 4);
     assert!(!at("gone").exists() && !at("d/x").exists());
     let mode = fs::metadata(at("d")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o555 & 0o644, "closed as before");
@@ -146,9 +149,9 @@ fn what_is_in_the_way_of_a_folder_that_cannot_be_made_stays() {
     let tmp = tempfile::tempdir().unwrap();
     fs::write(tmp.path().join("d"), "before").unwrap();
     let receiver = copy(tmp.path(), NoFolder, None);
-    assert!(receiver.core.verdict().is_some());
+    assert!(receiver.entries.core.verdict().is_some());
     assert_eq!(fs::read(tmp.path().join("d")).unwrap(), b"before");
-    assert_eq!(receiver.core.tally.deleted, 0);
+    assert_eq!(receiver.entries.core.tally.deleted, 0);
 }
 
 #[test]
@@ -161,7 +164,7 @@ fn a_file_of_this_copy_makes_no_way_for_a_folder_of_its_name() {
     receiver.handle(listed).unwrap();
     receiver.handle(Message::End { entries: 2 }).unwrap();
     finish(&mut receiver);
-    assert!(receiver.core.verdict().is_some());
+    assert!(receiver.entries.core.verdict().is_some());
     assert_eq!(fs::read(tmp.path().join("d")).unwrap(), [7; 5]);
 }
 
@@ -187,7 +190,7 @@ fn send_some(receiver: &mut Receiver, name: &str) {
         }]))
         .unwrap();
     let mut session = FakeSession::default();
-    while receiver.core.tally.files_ok == 0 {
+    while receiver.entries.core.tally.files_ok == 0 {
         receiver.poll(Instant::EPOCH, &mut session);
         std::thread::yield_now();
     }

@@ -21,8 +21,14 @@ fn two_files_listed_by_one_name_are_not_mixed() {
     ];
     let listed = Message::Entries { first: 0, entries };
     receiver.handle(listed).unwrap();
-    assert_eq!(receiver.core.tally.files_failed, 2);
-    let wanted: u64 = receiver.missing.iter().map(|r| r.end - r.start).sum();
+    assert_eq!(receiver.entries.core.tally.files_failed, 2);
+    let wanted: u64 = receiver
+        .entries
+        .content
+        .missing
+        .iter()
+        .map(|r| r.end - r.start)
+        .sum();
     assert_eq!(wanted, (3 << 20) + 5, "only the first of each is wanted");
 }
 
@@ -55,7 +61,7 @@ fn what_is_in_place_may_be_listed_again() {
         receiver.handle(Message::Roots(vec![root])).unwrap();
     };
     arrives(&mut receiver, 2, 3 << 20, b"older");
-    while receiver.core.tally.files_ok == 0 {
+    while receiver.entries.core.tally.files_ok == 0 {
         receiver.poll(Instant::EPOCH, &mut FakeSession::default());
         std::thread::yield_now();
     }
@@ -70,11 +76,11 @@ fn what_is_in_place_may_be_listed_again() {
     let listed = Message::Entries { first: 3, entries };
     receiver.handle(listed).unwrap();
     receiver.handle(Message::End { entries: 4 }).unwrap();
-    assert_eq!(receiver.core.tally.files_failed, 0);
+    assert_eq!(receiver.entries.core.tally.files_failed, 0);
     arrives(&mut receiver, 3, (3 << 20) + 5, b"younger");
     arrives(&mut receiver, 1, 0, &vec![7; 3 << 20]);
     finish(&mut receiver);
-    assert_eq!(receiver.core.verdict(), None);
+    assert_eq!(receiver.entries.core.verdict(), None);
     assert_eq!(fs::read(tmp.path().join("d/a")).unwrap(), b"younger");
 }
 
@@ -83,14 +89,14 @@ fn names_that_a_directory_does_not_distinguish_are_reported() {
     for (folds, failed) in [(false, 0), (true, 2)] {
         let tmp = tempfile::tempdir().unwrap();
         let mut receiver = receiver(tmp.path(), RULES).unwrap();
-        assert!(receiver.names.folded.is_none());
+        assert!(receiver.entries.names.folded.is_none());
         if folds {
             // As if the directory knew the journal by any spelling.
             let name = String::from_utf8(state_names::journal_name([1; 8])).unwrap();
             let (lower, upper) = (tmp.path().join(&name), tmp.path().join(name.to_uppercase()));
             fs::hard_link(lower, upper).unwrap();
         }
-        receiver.names = Names::new(receiver.lock().folds_case());
+        receiver.entries.names = Names::new(receiver.lock().folds_case());
         let entries = vec![
             entry(Kind::Dir, "d", 0),
             entry(Kind::Dir, "D", 0),
@@ -103,7 +109,7 @@ fn names_that_a_directory_does_not_distinguish_are_reported() {
         receiver
             .handle(Message::Entries { first: 0, entries })
             .unwrap();
-        assert_eq!(receiver.core.tally.files_failed, failed, "{folds}");
+        assert_eq!(receiver.entries.core.tally.files_failed, failed, "{folds}");
     }
 }
 
@@ -111,8 +117,8 @@ fn names_that_a_directory_does_not_distinguish_are_reported() {
 fn the_state_of_this_transfer_is_not_received_by_any_spelling() {
     let tmp = tempfile::tempdir().unwrap();
     let mut receiver = receiver(tmp.path(), RULES).unwrap();
-    receiver.names = Names::new(true);
-    receiver.backups = Backups::new(None, true);
+    receiver.entries.names = Names::new(true);
+    receiver.entries.dest.mirror.backups = Backups::new(None, true);
     let journal = String::from_utf8(state_names::journal_name([1; 8])).unwrap();
     let part = String::from_utf8(state_names::part_name(b"x", [1; 8])).unwrap();
     let other = String::from_utf8(state_names::part_name(b"x", [2; 8])).unwrap();
@@ -126,7 +132,7 @@ fn the_state_of_this_transfer_is_not_received_by_any_spelling() {
     receiver
         .handle(Message::Entries { first: 0, entries })
         .unwrap();
-    assert_eq!(receiver.core.tally.files_failed, 4);
+    assert_eq!(receiver.entries.core.tally.files_failed, 4);
 }
 
 #[test]
@@ -143,8 +149,8 @@ fn what_may_not_be_on_the_disk_and_may_not_be_replaced_is_reported() {
     let entries = vec![super::entry("a", 5000)];
     let listed = Message::Entries { first: 0, entries };
     receiver.handle(listed).unwrap();
-    assert!(receiver.missing.is_empty());
-    let error = receiver.core.verdict().unwrap();
+    assert!(receiver.entries.content.missing.is_empty());
+    let error = receiver.entries.core.verdict().unwrap();
     assert_eq!(error.code, Exit::DestError);
     assert!(error.text.contains("the disk failed"), "{error}");
 }
@@ -161,14 +167,14 @@ fn a_hole_is_not_taken_where_none_was_listed_in_a_part_that_is_continued() {
     let mut first = receiver(tmp.path(), RULES).unwrap();
     list(&mut first);
     // The part; nothing in it is claimed.
-    let part = first.part_file(0).unwrap();
+    let part = first.entries.part_file(0).unwrap();
     part.write_all_at(b"left", 1 << 20).unwrap();
     drop(first);
     let mut second = receiver(tmp.path(), RULES).unwrap();
     list(&mut second);
-    let holes: Vec<_> = second.missing.iter().collect();
+    let holes: Vec<_> = second.entries.content.missing.iter().collect();
     assert_eq!(holes.first(), Some(&(0..size)));
     second.handle(Message::Holes { ranges: holes }).unwrap();
-    let error = second.core.verdict().unwrap();
+    let error = second.entries.core.verdict().unwrap();
     assert_eq!(error.code, Exit::SourceChanged, "{error}");
 }

@@ -82,15 +82,15 @@ fn what_is_copied_from_an_old_file_counts_for_a_quota() {
         let tmp = tempfile::tempdir().unwrap();
         let narrow = quota(tmp.path(), 5 * MIB);
         let receiver = reusing(tmp.path(), &narrow, mtime);
-        let error = receiver.core.verdict();
+        let error = receiver.entries.core.verdict();
         assert_eq!(error.map(|e| e.code), Some(Exit::NoSpace), "{mtime}");
-        assert_eq!(receiver.core.tally.resumed, 0);
+        assert_eq!(receiver.entries.core.tally.resumed, 0);
 
         let tmp = tempfile::tempdir().unwrap();
         let wide = quota(tmp.path(), 9 * MIB);
         let receiver = reusing(tmp.path(), &wide, mtime);
-        assert_eq!(receiver.core.verdict(), None);
-        assert_eq!(receiver.core.tally.resumed, 3 * MIB);
+        assert_eq!(receiver.entries.core.verdict(), None);
+        assert_eq!(receiver.entries.core.tally.resumed, 3 * MIB);
         assert_eq!(wide.room(), MIB, "{mtime}: once");
     }
 }

@@ -69,7 +69,7 @@ fn ends_after(hangs: Hangs, size: u64) -> (Duration, TransferError) {
     let mut now = start;
     let fault = loop {
         receiver.poll(now, &mut session);
-        if let Some(fault) = receiver.core.fault.take() {
+        if let Some(fault) = receiver.entries.core.fault.take() {
             break fault;
         }
         assert!(
@@ -151,15 +151,18 @@ fn what_was_given_up_with_a_worker_does_not_land_after_what_was_listed_again() {
     receiver.handle(listed).unwrap();
     receiver.handle(Message::End { entries: 2 }).unwrap();
     receiver.poll(Instant::EPOCH, &mut session);
-    assert!(receiver.missing.is_empty(), "it waits for the worker");
+    assert!(
+        receiver.entries.content.missing.is_empty(),
+        "it waits for the worker"
+    );
     gate.open();
-    while receiver.missing.is_empty() {
+    while receiver.entries.content.missing.is_empty() {
         receiver.poll(Instant::EPOCH, &mut session);
         std::thread::yield_now();
     }
     arrives(&mut receiver, 1, 5, b"younger");
     finish(&mut receiver);
-    assert_eq!(receiver.core.verdict(), None);
+    assert_eq!(receiver.entries.core.verdict(), None);
     assert_eq!(fs::read(tmp.path().join("a")).unwrap(), b"younger");
     let wants = said(&session).into_iter();
     let wants = wants.filter(
@@ -175,29 +178,27 @@ fn what_gets_on_is_waited_for() {
     let disk = Hanging(Hangs::Writes, Arc::clone(&gate));
     let mut receiver = receiver_on(disk, tmp.path(), RULES).unwrap();
     let start = Instant::from_nanos(1_000_000_000);
-    receiver.watch_disk(start, false);
-    assert_eq!(receiver.stuck_at(), None, "there is nothing to do");
+    let look = |receiver: &mut Receiver, now, answered| {
+        let (watch, pool) = (&mut receiver.reports.watch, &receiver.entries.workers.pool);
+        (watch.look(pool, now, answered), watch.stuck_at(pool))
+    };
+    let idle = look(&mut receiver, start, false);
+    assert_eq!(idle, (false, None), "there is nothing to do");
     send_all(&mut receiver, &[("f", 500_000)]);
     let mut session = FakeSession::default();
     receiver.poll(start, &mut session);
-    receiver.watch_disk(start, true);
     let first = start + watch::STUCK;
-    assert_eq!(receiver.stuck_at(), Some(first));
+    assert_eq!(look(&mut receiver, start, true), (false, Some(first)));
     // Something was written at last.
-    receiver.watch_disk(first, true);
     let second = first + watch::STUCK;
-    assert_eq!(
-        (receiver.core.fault.is_none(), receiver.stuck_at()),
-        (true, Some(second))
-    );
+    assert_eq!(look(&mut receiver, first, true), (false, Some(second)));
     // A job that lasts has read a block.
-    receiver.pool.stop().step();
-    receiver.watch_disk(second, false);
-    assert!(receiver.core.fault.is_none());
-    receiver.watch_disk(second + watch::STUCK, false);
-    assert_eq!(
-        receiver.core.fault.as_ref().map(|e| e.code),
-        Some(Exit::DestError)
-    );
+    receiver.entries.workers.pool.stop().step();
+    let third = second + watch::STUCK;
+    assert_eq!(look(&mut receiver, second, false), (false, Some(third)));
+    assert!(look(&mut receiver, third, false).0);
+    receiver.poll(third, &mut session);
+    let code = receiver.entries.core.fault.as_ref().map(|e| e.code);
+    assert_eq!(code, Some(Exit::DestError));
     gate.open();
 }

@@ -28,7 +28,7 @@ fn killed(dir: &Path) {
     receiver.handle(listed).unwrap();
     content(&mut receiver);
     let mut now = Instant::EPOCH;
-    while receiver.core.tally.files_ok == 0 {
+    while receiver.entries.core.tally.files_ok == 0 {
         receiver.poll(now, &mut FakeSession::default());
         now = later(&receiver, now);
         std::thread::yield_now();
@@ -56,7 +56,7 @@ fn again(dir: &Path, disk: impl Interposer + 'static, rules: Rules) -> (usize, R
     let mut receiver = receiver_on(disk, dir, rules).unwrap();
     let (mut session, mut now, mut asked) = (FakeSession::default(), Instant::EPOCH, 0);
     assert_eq!(send_all(&mut receiver, &[("a", 5000)]), 0, "compared first");
-    while !receiver.core.is_finished() {
+    while !receiver.entries.core.is_finished() {
         receiver.poll(now, &mut session);
         now = later(&receiver, now);
         let repairs = |m: &Message| matches!(m, Message::Repair { .. });
@@ -87,13 +87,13 @@ fn what_a_killed_run_named_is_read_past_the_cache_and_sent_again_if_it_is_lost()
             return;
         }
         let (asked, receiver) = again(tmp.path(), Forgetful, rules);
-        assert_eq!((asked, receiver.core.tally.files_ok), (1, 1));
-        assert_eq!(receiver.core.verdict(), None);
+        assert_eq!((asked, receiver.entries.core.tally.files_ok), (1, 1));
+        assert_eq!(receiver.entries.core.verdict(), None);
         drop(receiver);
         assert_eq!(fs::read_dir(tmp.path()).unwrap().count(), 1, "no journal");
         // It was synced: whatever the disk says of it later is not asked.
         let (asked, receiver) = again(tmp.path(), Forgetful, SYNCED);
-        assert_eq!((asked, receiver.core.tally.files_skipped), (0, 1));
+        assert_eq!((asked, receiver.entries.core.tally.files_skipped), (0, 1));
     }
 }
 
@@ -102,7 +102,7 @@ fn what_a_killed_run_named_and_the_disk_has_is_not_sent_again() {
     let tmp = tempfile::tempdir().unwrap();
     killed(tmp.path());
     let (asked, receiver) = again(tmp.path(), GOOD, SYNCED);
-    assert_eq!((asked, receiver.core.tally.files_skipped), (0, 1));
+    assert_eq!((asked, receiver.entries.core.tally.files_skipped), (0, 1));
     drop(receiver);
     assert_eq!(fs::read_dir(tmp.path()).unwrap().count(), 1, "no journal");
 }
@@ -120,7 +120,7 @@ fn what_a_killed_run_lost_and_may_not_be_replaced_is_reported() {
     };
     let (asked, receiver) = again(tmp.path(), Forgetful, rules);
     assert_eq!(asked, 0);
-    let error = receiver.core.verdict().unwrap();
+    let error = receiver.entries.core.verdict().unwrap();
     assert_eq!(error.code, Exit::DestError);
     assert!(error.text.contains("the disk failed"), "{error}");
     drop(receiver);

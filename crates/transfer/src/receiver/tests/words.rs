@@ -18,14 +18,14 @@ fn the_reported_root_is_the_one_that_was_checked() {
         let mut receiver = receiver(tmp.path(), SYNCED).unwrap();
         send_all(&mut receiver, &[("a", size)]);
         let (mut session, mut now) = (FakeSession::default(), Instant::EPOCH);
-        while !receiver.core.is_finished() {
+        while !receiver.entries.core.is_finished() {
             receiver.poll(now, &mut session);
             now = later(&receiver, now);
             std::thread::yield_now();
             // Once more at every step after it was checked.
-            let slot = receiver.table.get(0);
+            let slot = receiver.entries.table.get(0);
             let begun = slot.is_none_or(|s| match &s.item.state {
-                State::Part(part) => part.compared.is_some(),
+                item::State::Part(part) => part.compared.is_some(),
                 _ => true,
             });
             if begun {
@@ -34,9 +34,9 @@ fn the_reported_root_is_the_one_that_was_checked() {
         }
         receiver.handle(root_of(0, b"something else")).unwrap();
         let whole = vec![7; usize::try_from(size).unwrap()];
-        assert_eq!(receiver.core.tally.files_ok, 1, "{size}");
+        assert_eq!(receiver.entries.core.tally.files_ok, 1, "{size}");
         assert_eq!(
-            receiver.core.last_root,
+            receiver.entries.core.last_root,
             Some(blake3::hash(&whole).into()),
             "{size}"
         );
@@ -52,9 +52,9 @@ fn the_root_of_a_file_without_its_name_is_not_reported() {
     };
     // The large one fails last.
     let (_, receiver, _) = run(tmp.path(), &[("a", 5000), ("large", 3 << 20)], disk);
-    assert_eq!(receiver.core.tally.files_ok, 1);
+    assert_eq!(receiver.entries.core.tally.files_ok, 1);
     let small: Hash = blake3::hash(&[7; 5000]).into();
-    assert_eq!(receiver.core.last_root, Some(small));
+    assert_eq!(receiver.entries.core.last_root, Some(small));
 }
 
 fn failed(file: u64, again: bool) -> Message {
@@ -81,15 +81,15 @@ fn what_was_to_be_listed_again_and_was_not_has_failed() {
     }
     // A file that is over may not be given up once more.
     receiver.handle(failed(0, true)).unwrap();
-    assert_eq!(receiver.core.tally.files_failed, 0);
+    assert_eq!(receiver.entries.core.tally.files_failed, 0);
     list(&mut receiver, 3, &["b", "d"]);
     receiver.handle(failed(3, false)).unwrap();
     receiver.handle(failed(4, true)).unwrap();
     let end = Message::End { entries: 5 };
     receiver.handle(end).unwrap();
     finish(&mut receiver);
-    assert_eq!(receiver.core.tally.files_failed, 4);
-    let error = receiver.core.verdict().unwrap();
+    assert_eq!(receiver.entries.core.tally.files_failed, 4);
+    let error = receiver.entries.core.verdict().unwrap();
     assert_eq!(error.code, Exit::SourceChanged, "{error}");
 }
 
@@ -103,7 +103,7 @@ fn what_is_given_up_after_the_end_is_not_listed_again() {
     receiver.handle(Message::End { entries: 1 }).unwrap();
     receiver.handle(failed(0, true)).unwrap();
     finish(&mut receiver);
-    assert_eq!(receiver.core.tally.files_failed, 1);
+    assert_eq!(receiver.entries.core.tally.files_failed, 1);
 }
 
 /// Small files whose workers have begun when the sender gives them up. The first keeps its place,
@@ -136,12 +136,19 @@ fn given_up_while_checked(names: &[&str], wrong: bool) -> (Receiver, Vec<Message
         receiver.poll(now, &mut session);
         std::thread::yield_now();
     }
-    assert!(receiver.missing.iter().all(|r| r.end <= 5000 * last));
+    assert!(
+        receiver
+            .entries
+            .content
+            .missing
+            .iter()
+            .all(|r| r.end <= 5000 * last)
+    );
     for file in 0..last {
         receiver.handle(failed(file, false)).unwrap();
     }
     receiver.handle(Message::End { entries: count }).unwrap();
-    while !receiver.core.is_finished() {
+    while !receiver.entries.core.is_finished() {
         receiver.poll(now, &mut session);
         now = later(&receiver, now);
         std::thread::yield_now();
@@ -160,13 +167,13 @@ fn what_is_given_up_while_it_is_checked_is_over_and_not_asked_for_again() {
     for names in [&["a"][..], &["a", "b"]] {
         for wrong in [false, true] {
             let (receiver, said) = given_up_while_checked(names, wrong);
-            let tally = receiver.core.tally;
+            let tally = receiver.entries.core.tally;
             assert_eq!(
                 (tally.files_ok, tally.files_failed),
                 (0, names.len() as u64),
                 "{names:?}, wrong: {wrong}"
             );
-            let error = receiver.core.verdict().unwrap();
+            let error = receiver.entries.core.verdict().unwrap();
             assert_eq!(error.code, Exit::SourceChanged, "{error}");
             let asks = |m: &Message| matches!(m, Message::Repair { .. });
             assert!(!said.iter().any(asks), "{said:?}");
