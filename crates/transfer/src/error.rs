@@ -177,7 +177,7 @@ impl TransferError {
     }
 
     /// The peer did what no correct peer does.
-    pub(crate) fn protocol(text: impl Into<String>) -> Self {
+    pub fn protocol(text: impl Into<String>) -> Self {
         Self::new(Exit::Protocol, text)
     }
 }
