@@ -31,12 +31,12 @@ use crate::{
     filter::Filter,
     host::{Host, Simulated},
     pipe::{PipeReceiver, PipeSender},
-    plan::{Lister, Planned, Planner},
+    plan::{Planned, Planner},
     progress::Phase,
     receiver::{Base, Look, Receiver},
     requested::{Requested, means_contents},
     scan::{self, Selection, Shard},
-    sender::Sender,
+    sender::{Planning, Sender},
     summary::Handle,
     wire::{
         Direction, Entry, Existing, Exit, FilterSpec, Kind, Message, Mirror, OLDEST, Ordered,
@@ -303,13 +303,9 @@ impl Upload {
             shard: options.shard.map(|shard| (shard, copy(shard))),
             ..options.selection()
         };
-        if let Some(sink) = options.plan.clone() {
-            let lister = Lister::new(resolved, selection, progress, Some(sink), &host);
-            endpoint.play(lister.map_err(|e| TransferError::no_thread(&e))?);
-        } else {
-            let sender = Sender::new(resolved, selection, progress, &host);
-            endpoint.play(sender.map_err(|e| TransferError::no_thread(&e))?);
-        }
+        let plan = options.plan.clone().map(|sink| Planning::new(Some(sink)));
+        let sender = Sender::new(resolved, selection, progress, plan, &host);
+        endpoint.play(sender.map_err(|e| TransferError::no_thread(&e))?);
         Ok(Self(Client::new(endpoint, request, None, options)))
     }
 

@@ -11,7 +11,6 @@ use crate::{
     disk::{Answer, Call, Disk, Interposer},
     lanes::{Handed, Lanes},
     pages::Pages,
-    plan::Lister,
     table::CONTENT,
     wire::{Kind, Tally, Usage, testing::said},
 };
@@ -37,6 +36,7 @@ fn no_end_is_finished_before_the_manifest_is() {
         sources(tmp.path()),
         some(),
         Arc::default(),
+        None,
         &Host::default(),
     )
     .unwrap();
@@ -51,11 +51,11 @@ fn no_end_is_finished_before_the_manifest_is() {
     assert!(sender.handle(finished()).is_ok() && sender.core.is_finished());
     assert!(sender.handle(finished()).is_err(), "once");
 
-    let mut lister = Lister::new(
+    let mut lister = Sender::new(
         sources(tmp.path()),
         some(),
         Arc::default(),
-        None,
+        Some(Planning::default()),
         &Host::default(),
     )
     .unwrap();
@@ -163,7 +163,14 @@ fn what_the_disk_does_not_read_is_named_and_the_others_are_sent() {
     let mut source = Source::local(&tmp.path().join(""), None).unwrap();
     source.root = Arc::new(source.root.on(&disk).unwrap());
     let (some, host) = (Selection::default(), Host::default());
-    let mut sender = Sender::new((vec![source], Vec::new()), some, Arc::default(), &host).unwrap();
+    let mut sender = Sender::new(
+        (vec![source], Vec::new()),
+        some,
+        Arc::default(),
+        None,
+        &host,
+    )
+    .unwrap();
     let mut session = FakeSession {
         swallows: true,
         ..FakeSession::default()
