@@ -187,9 +187,8 @@ pub(crate) struct Problem {
 #[derive(Clone, Debug)]
 pub(crate) struct Scanned {
     pub(crate) entry: Entry,
-    /// Index of the source.
-    pub(crate) source: usize,
-    /// Path within the source's root.
+    /// Root of the source, and the path within it.
+    pub(crate) root: Dir,
     pub(crate) rel: Vec<u8>,
     /// Stamp of the file as it was seen.
     pub(crate) stamp: Stamp,
@@ -670,7 +669,7 @@ impl Scanner<'_> {
         }
         self.push(Found::Entry(Box::new(Scanned {
             entry,
-            source: source.0,
+            root: Arc::clone(&source.1.root),
             rel: rel.to_vec(),
             stamp: Stamp::of(stat),
         })))

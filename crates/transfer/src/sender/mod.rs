@@ -23,7 +23,6 @@ use farhaul_core::{
 
 use crate::{
     bounds::{self, LARGEST, WINDOW},
-    confine::Dir,
     digest::{BlockTree, block_count, block_range},
     disk::File,
     error::TransferError,
@@ -76,8 +75,7 @@ const HASHED_AT_ONCE: usize = 4;
 /// A listed entry.
 struct Outgoing {
     entry: Entry,
-    source: usize,
-    rel: Vec<u8>,
+    origin: Arc<Origin>,
     stamp: Stamp,
     /// True if the file is listed anew after it had changed.
     again: bool,
@@ -143,10 +141,6 @@ struct Large {
     hashing: u32,
     /// Number of times that the file was hashed once more because it was touched.
     touched: u32,
-    /// Device and inode of the first that was opened by its name.
-    inode: Option<(u64, u64)>,
-    /// Source of the bytes, for further parallel sessions.
-    origin: Option<Arc<Origin>>,
 }
 
 /// Content waiting to be queued, in manifest order.
@@ -190,7 +184,6 @@ struct Hashing {
 /// The role that sends files.
 pub(crate) struct Sender {
     core: RoleCore,
-    roots: Vec<Dir>,
     /// True if bytes that are not requested yet will be: none of them is hashed ahead.
     ordered: bool,
     table: Table<Outgoing>,
@@ -229,7 +222,6 @@ impl Sender {
         let core = RoleCore::of_sender(Arc::clone(&progress), host.meter());
         let mut sender = Self {
             core,
-            roots: sources.iter().map(|s| Arc::clone(&s.root)).collect(),
             ordered: false,
             found: scan::start(sources, selection, progress, host)?,
             pool: Pool::new("farhaul-read", host)?,
@@ -345,15 +337,15 @@ impl Sender {
     fn announce(&mut self, scanned: Scanned, again: bool) -> Option<Entry> {
         let Scanned {
             entry,
-            source,
+            root,
             rel,
             stamp,
         } = scanned;
+        let (number, start) = (self.table.next(), self.table.end());
         let settled = entry.size == 0 && self.plan.is_none();
         let item = Outgoing {
             entry: entry.clone(),
-            source,
-            rel,
+            origin: Origin::of(&entry, (root, rel), number, start),
             stamp,
             again,
             collected: false,
