@@ -328,16 +328,10 @@ impl Upload {
         }
         let now = clock::since_1970();
         let entry = Entry {
-            kind: Kind::File,
-            path: name.to_vec(),
             mode: mode & 0o777,
             mtime: i64::try_from(now.as_secs()).unwrap_or_default(),
             mtime_nanos: now.subsec_nanos(),
-            size: 0,
-            allocated: 0,
-            target: Vec::new(),
-            facts: None,
-            stripe: None,
+            ..Entry::named(Kind::File, name.to_vec())
         };
         let system = rustix::system::uname();
         let request = Message::Request {
@@ -479,9 +473,7 @@ impl Client {
                     )));
                 }
                 Message::Refused { code, text, fix } if !self.accepted => {
-                    let text = path::show(&text);
-                    let fix = Advice::of_peer(path::show(&fix));
-                    return Err(TransferError::new(code.of_server(), text).fix(fix));
+                    return Err(TransferError::refused(code, &text, &fix));
                 }
                 Message::Lanes { token, lanes } => self.open_lanes(&token, lanes)?,
                 other if self.accepted => self.endpoint.handle(other)?,

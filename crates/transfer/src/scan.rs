@@ -688,16 +688,13 @@ pub(crate) fn entry_of(kind: Kind, path: Vec<u8>, target: Vec<u8>, stat: &Stat) 
         0
     };
     Entry {
-        kind,
-        path,
         mode: u16::try_from(stat.st_mode & 0o7777).unwrap_or_default(),
         mtime: stat.st_mtime,
         mtime_nanos: u32::try_from(stat.st_mtime_nsec).unwrap_or_default(),
         size,
         allocated: stat.st_blocks.cast_unsigned().saturating_mul(512).min(size),
         target,
-        facts: None,
-        stripe: None,
+        ..Entry::named(kind, path)
     }
 }
 

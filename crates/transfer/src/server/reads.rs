@@ -245,17 +245,9 @@ fn retired() -> TransferError {
 }
 
 /// Entry of a folder that has no facts of its own.
-const fn folder(path: Vec<u8>, mode: u16) -> Entry {
+fn folder(path: Vec<u8>, mode: u16) -> Entry {
     Entry {
-        kind: Kind::Dir,
-        path,
         mode,
-        mtime: 0,
-        mtime_nanos: 0,
-        size: 0,
-        allocated: 0,
-        target: Vec::new(),
-        facts: None,
-        stripe: None,
+        ..Entry::named(Kind::Dir, path)
     }
 }
