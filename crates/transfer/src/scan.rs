@@ -625,12 +625,12 @@ impl Scanner<'_> {
             return self.problem(source.1, name, Exit::Partial, &why);
         }
         let (kind, target) = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile if stat.st_size == 0 && has_content(source.1, rel) => {
+            FileType::RegularFile if stat.st_size == 0 && has_content(&source.1.root, rel) => {
                 let why = "reports a size of 0 and is not empty, as files of /proc: skipped; copy its content to a file first";
                 return self.problem(source.1, name, Exit::Partial, &why);
             }
             FileType::RegularFile
-                if is_page_of_nothing(stat) && is_shorter(source.1, rel, stat) =>
+                if is_page_of_nothing(stat) && is_shorter(&source.1.root, rel, stat) =>
             {
                 let why = "has fewer bytes than its size, as files of /sys: skipped; copy its content to a file first";
                 return self.problem(source.1, name, Exit::Partial, &why);
