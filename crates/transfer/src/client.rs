@@ -31,12 +31,12 @@ use crate::{
     filter::Filter,
     host::{Host, Simulated},
     pipe::{PipeReceiver, PipeSender},
-    plan::{Lister, Planned, Planner},
+    plan::{Planned, Planner},
     progress::Phase,
     receiver::{Base, Look, Receiver},
     requested::{Requested, means_contents},
     scan::{self, Selection, Shard},
-    sender::Sender,
+    sender::{Planning, Sender},
     summary::Handle,
     wire::{
         Direction, Entry, Existing, Exit, FilterSpec, Kind, Message, Mirror, OLDEST, Ordered,
@@ -303,13 +303,9 @@ impl Upload {
             shard: options.shard.map(|shard| (shard, copy(shard))),
             ..options.selection()
         };
-        if let Some(sink) = options.plan.clone() {
-            let lister = Lister::new(resolved, selection, progress, Some(sink), &host);
-            endpoint.play(lister.map_err(|e| TransferError::no_thread(&e))?);
-        } else {
-            let sender = Sender::new(resolved, selection, progress, &host);
-            endpoint.play(sender.map_err(|e| TransferError::no_thread(&e))?);
-        }
+        let plan = options.plan.clone().map(|sink| Planning::new(Some(sink)));
+        let sender = Sender::new(resolved, selection, progress, plan, &host);
+        endpoint.play(sender.map_err(|e| TransferError::no_thread(&e))?);
         Ok(Self(Client::new(endpoint, request, None, options)))
     }
 
@@ -332,16 +328,10 @@ impl Upload {
         }
         let now = clock::since_1970();
         let entry = Entry {
-            kind: Kind::File,
-            path: name.to_vec(),
             mode: mode & 0o777,
             mtime: i64::try_from(now.as_secs()).unwrap_or_default(),
             mtime_nanos: now.subsec_nanos(),
-            size: 0,
-            allocated: 0,
-            target: Vec::new(),
-            facts: None,
-            stripe: None,
+            ..Entry::named(Kind::File, name.to_vec())
         };
         let system = rustix::system::uname();
         let request = Message::Request {
@@ -483,9 +473,7 @@ impl Client {
                     )));
                 }
                 Message::Refused { code, text, fix } if !self.accepted => {
-                    let text = path::show(&text);
-                    let fix = Advice::of_peer(path::show(&fix));
-                    return Err(TransferError::new(code.of_server(), text).fix(fix));
+                    return Err(TransferError::refused(code, &text, &fix));
                 }
                 Message::Lanes { token, lanes } => self.open_lanes(&token, lanes)?,
                 other if self.accepted => self.endpoint.handle(other)?,

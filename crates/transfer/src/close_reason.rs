@@ -48,7 +48,7 @@ fn failure_of(code: u32) -> Exit {
 }
 
 /// Reason of a close as a client knows it.
-pub(crate) fn closed_by_server(reason: &CloseReason) -> CloseReason {
+pub fn closed_by_server(reason: &CloseReason) -> CloseReason {
     let mut reason = reason.clone();
     if let CloseReason::Peer { code, .. } = &mut reason
         && let Some(theirs) = exit_of(*code)
@@ -59,7 +59,7 @@ pub(crate) fn closed_by_server(reason: &CloseReason) -> CloseReason {
 }
 
 /// Error that the end of a session means for a transfer that was not finished.
-pub(crate) fn error_of(reason: &CloseReason) -> TransferError {
+pub fn error_of(reason: &CloseReason) -> TransferError {
     let resume = || Advice::resume("run the same command again");
     match reason {
         CloseReason::Peer { code, text } => {

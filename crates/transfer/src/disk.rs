@@ -162,6 +162,12 @@ impl From<std::fs::File> for File {
     }
 }
 
+impl From<File> for std::fs::File {
+    fn from(file: File) -> Self {
+        file.fd.into()
+    }
+}
+
 impl File {
     const fn new(fd: OwnedFd, disk: Disk, lacks: Lacks) -> Self {
         let base = 0;

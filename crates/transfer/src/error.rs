@@ -5,7 +5,7 @@
 
 use std::{fmt, io, ops::Deref};
 
-use crate::wire::Exit;
+use crate::wire::{Exit, path};
 
 /// The words of advice to give the same command once more.
 const AGAIN: &str = "run the same command again";
@@ -176,8 +176,13 @@ impl TransferError {
         self
     }
 
+    /// A server refuses a request, for this reason and with this advice.
+    pub(crate) fn refused(code: Exit, text: &[u8], fix: &[u8]) -> Self {
+        Self::new(code.of_server(), path::show(text)).fix(Advice::of_peer(path::show(fix)))
+    }
+
     /// The peer did what no correct peer does.
-    pub(crate) fn protocol(text: impl Into<String>) -> Self {
+    pub fn protocol(text: impl Into<String>) -> Self {
         Self::new(Exit::Protocol, text)
     }
 }
@@ -222,6 +227,13 @@ mod tests {
         }
         let other = io::Error::other("ours");
         assert_eq!(TransferError::no_thread(&other).code, Exit::Internal);
+    }
+
+    #[test]
+    fn a_signal_to_the_server_is_none_to_its_client() {
+        let refused = TransferError::refused(Exit::INTERRUPTED, b"it stops", b"try again");
+        assert_eq!(refused.code, Exit::ConnectionLost);
+        assert_eq!((&*refused.text, &*refused.fix), ("it stops", "try again"));
     }
 
     #[test]

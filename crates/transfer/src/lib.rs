@@ -5,7 +5,6 @@
 //! file.
 //!
 //! - for callers: [`client`] (copy), [`server`] (shares), [`Progress`], [`Summary`], [`TransferError`]
-//! - libudt's file programs: [`samples`]
 //! - the ground: `wire`, every message and what messages carry; imports nothing else of this crate
 //! - what two ends agree on: `agreed` (version, features), `requested` (what a server may list)
 //! - content: `table` (offsets to entries), `digest` (BLAKE3), `facts` (owners, attributes)
@@ -18,7 +17,6 @@
 //! - what a peer may make this side hold: `bounds`; or the share: `quota`
 
 pub mod client;
-pub mod samples;
 pub mod server;
 
 mod agreed;
@@ -68,6 +66,7 @@ mod hostile;
 
 pub use brake::{Control, HELD};
 pub use clean::{Leftover, LeftoverState, clean};
+pub use close_reason::{closed_by_server, error_of};
 pub use confine::read_whole;
 #[doc(hidden)]
 pub use disk::{Answer, Call, Disk, Interposer};

@@ -1,32 +1,23 @@
 //! Reports what a transfer would do. Both sides process the manifest as in a transfer; the receiver
-//! reports what it would do with each entry, and changes nothing.
+//! reports what it would do with each entry, and changes nothing. The sender is that of a transfer.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    io,
-    sync::Arc,
-};
+use std::{io, sync::Arc};
 
 use farhaul_core::{protocol::Session, time::Instant};
 use rustix::fs::Mode;
 
 use crate::{
-    bounds::{LARGEST, UNWRITTEN, WINDOW, charge},
     confine::{self, Dir, Tree},
     decide::{Decision, Refusal, Rules, There, admit, decide, named},
     error::TransferError,
     filter::Filter,
-    host::Host,
     meter::Meter,
-    pool::{self, LOOK_AGAIN},
     progress::Progress,
     receiver::{Backups, Listed, Look, Paths, Space, Walk},
     requested::Requested,
-    role::{Role, RoleCore, State},
-    scan::{self, Found, Listing, Problem, Selection, Source},
+    role::{Role, RoleCore},
     wire::{
         Action, Entry, Exit, Kind, Message,
-        limits::TARGET_FRAME,
         path::{self, Tag},
     },
 };
@@ -35,209 +26,7 @@ mod deletions;
 mod planned;
 
 pub use planned::{ListedStamp, Planned};
-
-/// Called with what would be done, entry by entry.
-pub(crate) type Sink = Arc<dyn Fn(Planned) + Send + Sync>;
-
-/// True if a copy counts the entry among the files that arrived.
-fn arrives(action: Action, entry: &Entry) -> bool {
-    action.sends() || action == Action::Link && entry.kind == Kind::HardLink
-}
-
-fn report(sink: Option<&Sink>, action: Action, entry: &Entry, why: String) {
-    let (bytes, modified) = (entry.size, (entry.mtime, entry.mtime_nanos));
-    let mode = entry.mode;
-    if let Some(sink) = sink.filter(|_| !entry.path.is_empty()) {
-        sink(Planned {
-            bytes,
-            stamp: Some(ListedStamp { mode, modified }),
-            ..Planned::new(action, entry.path.clone(), why)
-        });
-    }
-}
-
-/// Reports a failure about an entry that is not listed.
-fn report_failure(sink: Option<&Sink>, code: Exit, text: &str) {
-    if let Some(sink) = sink.filter(|_| code != Exit::Ok) {
-        sink(Planned::new(Action::Fail, Vec::new(), text.into()));
-    }
-}
-
-fn report_path(sink: Option<&Sink>, action: Action, path: Vec<u8>) {
-    if let Some(sink) = sink {
-        sink(Planned::new(action, path, String::new()));
-    }
-}
-
-fn out_of_place() -> TransferError {
-    TransferError::protocol("the peer sent a message that is not allowed in a plan")
-}
-
-/// The side that has the files.
-pub(crate) struct Lister {
-    core: RoleCore,
-    found: Listing,
-    /// Listed, not judged.
-    listed: VecDeque<Entry>,
-    /// Memory that the listed entries cost, bytes.
-    charged: usize,
-    /// Number of the first of them.
-    first: u64,
-    /// Reasons that the entries listed last cannot be done, by number, and the bytes of those
-    /// texts.
-    troubles: BTreeMap<u64, String>,
-    troubled: usize,
-    ended: bool,
-    sink: Option<Sink>,
-}
-
-impl Lister {
-    /// Starts to scan sources; some are missing.
-    pub(crate) fn new(
-        (sources, missing): (Vec<Source>, Vec<Problem>),
-        selection: Selection,
-        progress: Arc<Progress>,
-        sink: Option<Sink>,
-        host: &Host,
-    ) -> io::Result<Self> {
-        let mut lister = Self {
-            core: RoleCore::of_sender(Arc::clone(&progress), host.meter()),
-            found: scan::start(sources, selection, progress, host)?,
-            listed: VecDeque::new(),
-            charged: 0,
-            first: 0,
-            troubles: BTreeMap::new(),
-            troubled: 0,
-            ended: false,
-            sink,
-        };
-        for problem in &missing {
-            lister.note(problem);
-        }
-        Ok(lister)
-    }
-
-    /// A problem found by the scan or before.
-    fn note(&mut self, problem: &Problem) {
-        self.core.note(problem);
-        report_failure(self.sink.as_ref(), problem.code, &problem.text);
-    }
-
-    fn list(&mut self) {
-        let first = self.first + self.listed.len() as u64;
-        let (mut entries, mut paths) = (Vec::new(), Vec::new());
-        let mut bytes = 0;
-        while bytes < TARGET_FRAME && self.charged < WINDOW - LARGEST {
-            match self.found.pop() {
-                Some(Found::Entry(scanned)) => {
-                    let entry = scanned.entry;
-                    bytes += entry.len();
-                    self.charged += charge(&entry);
-                    self.listed.push_back(entry.clone());
-                    entries.push(entry);
-                }
-                Some(Found::Problem(problem)) => {
-                    bytes += problem.text.len();
-                    self.note(&problem);
-                }
-                Some(Found::Excluded(path)) => {
-                    bytes += path.len() + 8;
-                    paths.push(path);
-                }
-                Some(Found::Kept(path)) => {
-                    bytes += path.len();
-                    self.core.out.push(&Message::Kept { paths: vec![path] });
-                }
-                Some(Found::End(partition)) => self.core.partition = partition,
-                Some(Found::Broken(why)) => self.core.fail(pool::internal(scan::DOING, &why)),
-                None => break,
-            }
-        }
-        for path in &paths {
-            report_path(self.sink.as_ref(), Action::Exclude, path.clone());
-        }
-        if !paths.is_empty() {
-            self.core.out.push(&Message::Excluded { paths });
-        }
-        if !entries.is_empty() {
-            self.core.out.push(&Message::Entries { first, entries });
-        }
-    }
-}
-
-impl Role for Lister {
-    fn core(&mut self) -> &mut RoleCore {
-        &mut self.core
-    }
-
-    fn handle(&mut self, message: Message) -> Result<(), TransferError> {
-        match message {
-            Message::Verdicts { first, actions }
-                if first == self.first && actions.len() <= self.listed.len() =>
-            {
-                for action in actions {
-                    let why = self.troubles.remove(&self.first).unwrap_or_default();
-                    self.troubled -= why.len();
-                    if let Some(entry) = self.listed.pop_front() {
-                        self.charged -= charge(&entry);
-                        self.core.log.planned += u64::from(arrives(action, &entry));
-                        report(self.sink.as_ref(), action, &entry, why);
-                    }
-                    self.first += 1;
-                }
-                Ok(())
-            }
-            Message::Trouble { file, code, text } => {
-                let text = path::show(&text);
-                let listed = self.first..self.first + self.listed.len() as u64;
-                if listed.contains(&file) && self.troubled + text.len() < UNWRITTEN {
-                    self.troubled += text.len();
-                    let before = self.troubles.insert(file, text.clone());
-                    self.troubled -= before.map_or(0, |text| text.len());
-                }
-                self.core.log.add(code, text);
-                Ok(())
-            }
-            Message::Deletions { paths } if self.ended && !self.core.is_finished() => {
-                for path in paths {
-                    report_path(self.sink.as_ref(), Action::Delete, path);
-                }
-                Ok(())
-            }
-            Message::Finished { tally, .. } if self.ended && !self.core.is_finished() => {
-                self.core.note_tally(&tally);
-                self.core.state = State::Finished;
-                Ok(())
-            }
-            _ => Err(out_of_place()),
-        }
-    }
-
-    fn poll(&mut self, _now: Instant, session: &mut dyn Session) {
-        while self.charged < WINDOW - LARGEST && self.core.has_room(session) {
-            match self.found.refill() {
-                Ok(true) => self.list(),
-                Ok(false) => break,
-                Err(e) => self.core.fail(e),
-            }
-        }
-        let listed = self.found.is_over() && self.core.fault.is_none();
-        if listed && self.listed.is_empty() && !self.ended {
-            self.ended = true;
-            self.core.end_list(self.first);
-        }
-        self.core.part(session);
-        self.core.out.flush(session);
-    }
-
-    fn is_waiting(&self) -> bool {
-        self.found.is_waiting()
-    }
-
-    fn next_wake(&self, now: Instant) -> Option<Instant> {
-        self.is_waiting().then(|| now + LOOK_AGAIN)
-    }
-}
+pub(crate) use planned::{Sink, arrives, out_of_place, report, report_failure, report_path};
 
 /// The side that would get the files.
 pub(crate) struct Planner {

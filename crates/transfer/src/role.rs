@@ -6,7 +6,7 @@ use std::{any::Any, io, sync::Arc};
 
 use farhaul_core::{
     protocol::Session,
-    store::{Extent, Sink, StoreError},
+    store::{Extent, ObjectId, Sink, StoreError},
     time::Instant,
 };
 
@@ -103,6 +103,26 @@ pub(crate) fn has_none() -> Result<(), StoreError> {
 pub(crate) fn not_requested() -> Result<(), StoreError> {
     let text = "the peer sent content that was not requested";
     Err(StoreError(text.into()))
+}
+
+/// Fills each extent of a batch by `some`, which fills the front of what is left of one, from an
+/// offset of an object on, and returns how much that is, if it knows the object.
+pub(crate) fn fill_each(
+    extents: &[Extent],
+    batch: &mut [u8],
+    mut some: impl FnMut(ObjectId, u64, &mut [u8]) -> Option<usize>,
+) -> Result<(), StoreError> {
+    for extent in extents {
+        let wrong = || StoreError("internal: batch too short, or of no known object".into());
+        let mut own = batch.get_mut(extent.range()).ok_or_else(wrong)?;
+        let mut at = extent.offset;
+        while !own.is_empty() {
+            let n = some(extent.object, at, own).ok_or_else(wrong)?;
+            own = &mut own[n..];
+            at += n as u64;
+        }
+    }
+    Ok(())
 }
 
 /// State that roles have in common.

@@ -187,9 +187,8 @@ pub(crate) struct Problem {
 #[derive(Clone, Debug)]
 pub(crate) struct Scanned {
     pub(crate) entry: Entry,
-    /// Index of the source.
-    pub(crate) source: usize,
-    /// Path within the source's root.
+    /// Root of the source, and the path within it.
+    pub(crate) root: Dir,
     pub(crate) rel: Vec<u8>,
     /// Stamp of the file as it was seen.
     pub(crate) stamp: Stamp,
@@ -626,12 +625,12 @@ impl Scanner<'_> {
             return self.problem(source.1, name, Exit::Partial, &why);
         }
         let (kind, target) = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile if stat.st_size == 0 && has_content(source.1, rel) => {
+            FileType::RegularFile if stat.st_size == 0 && has_content(&source.1.root, rel) => {
                 let why = "reports a size of 0 and is not empty, as files of /proc: skipped; copy its content to a file first";
                 return self.problem(source.1, name, Exit::Partial, &why);
             }
             FileType::RegularFile
-                if is_page_of_nothing(stat) && is_shorter(source.1, rel, stat) =>
+                if is_page_of_nothing(stat) && is_shorter(&source.1.root, rel, stat) =>
             {
                 let why = "has fewer bytes than its size, as files of /sys: skipped; copy its content to a file first";
                 return self.problem(source.1, name, Exit::Partial, &why);
@@ -670,7 +669,7 @@ impl Scanner<'_> {
         }
         self.push(Found::Entry(Box::new(Scanned {
             entry,
-            source: source.0,
+            root: Arc::clone(&source.1.root),
             rel: rel.to_vec(),
             stamp: Stamp::of(stat),
         })))
@@ -685,16 +684,13 @@ pub(crate) fn entry_of(kind: Kind, path: Vec<u8>, target: Vec<u8>, stat: &Stat) 
         0
     };
     Entry {
-        kind,
-        path,
         mode: u16::try_from(stat.st_mode & 0o7777).unwrap_or_default(),
         mtime: stat.st_mtime,
         mtime_nanos: u32::try_from(stat.st_mtime_nsec).unwrap_or_default(),
         size,
         allocated: stat.st_blocks.cast_unsigned().saturating_mul(512).min(size),
         target,
-        facts: None,
-        stripe: None,
+        ..Entry::named(kind, path)
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod link;
 mod rbudp;
+mod samples;
 mod ttp;
 
 use std::{
@@ -21,11 +22,8 @@ use farhaul_io::{App, Stop, Waker, client, server};
 use farhaul_measure::registry::{self, Choice};
 use farhaul_measure::stream::{Blast, Measured, Sink};
 use farhaul_protocols::udt;
-use farhaul_transfer::{
-    TransferError,
-    samples::{RecvFile, SendFile, Tell},
-    server::Share,
-};
+use farhaul_transfer::{TransferError, server::Share};
+use samples::{RecvFile, SendFile, Tell};
 
 use super::{
     bench::{resolve_at, seconds, size},

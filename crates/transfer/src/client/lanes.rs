@@ -111,10 +111,7 @@ impl Joiner {
             self.joined |= matches!(message, Message::Joined);
             match message {
                 Message::Refused { code, text, .. } if !self.joined => {
-                    return Err(TransferError::new(
-                        code.of_server(),
-                        crate::wire::path::show(&text),
-                    ));
+                    return Err(TransferError::refused(code, &text, b""));
                 }
                 other => self.endpoint.handle(other)?,
             }

@@ -17,7 +17,7 @@ use farhaul_io::{App, Stop};
 use crate::{
     agreed::Agreed,
     close_reason::{closed_by_server, error_of},
-    error::{Advice, TransferError},
+    error::TransferError,
     server::DiskSpeed,
     wire::{Exit, Features, Inbox, Message, Offer, Shared},
 };
@@ -193,10 +193,7 @@ impl Probe {
                 session.close(now, 0, "done");
             }
             (Ok(Some(Message::Refused { code, text, fix })), _) => {
-                let [text, fix] = [&text, &fix].map(|t| crate::wire::path::show(t).clone());
-                self.write(Err(
-                    TransferError::new(code.of_server(), text).fix(Advice::of_peer(fix))
-                ));
+                self.write(Err(TransferError::refused(code, &text, &fix)));
                 session.close(now, 0, "refused");
             }
             (Ok(Some(_)), _) => {

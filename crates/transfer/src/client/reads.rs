@@ -26,10 +26,10 @@ use crate::{
     agreed::Agreed,
     bounds::{GAPS, charge_of},
     close_reason::error_of,
-    error::{Advice, TransferError},
+    error::TransferError,
     ranges::RangeSet,
     read::REQUESTS,
-    wire::{Entry, Exit, Features, FileVersion, Hash, Inbox, LAST_ID, Message, Outbox},
+    wire::{Entry, Exit, Features, FileVersion, Hash, Inbox, LAST_ID, Message, Outbox, path},
 };
 
 /// Bytes that may be on their way: two round trips of 100 ms at 10 Gbit/s.
@@ -323,8 +323,7 @@ impl Reader {
                 Ok(())
             }
             Message::Refused { code, text, fix } if !self.open => {
-                let [text, fix] = [&text, &fix].map(|t| crate::wire::path::show(t).clone());
-                Err(TransferError::new(code, text).fix(Advice::of_peer(fix)))
+                Err(TransferError::refused(code, &text, &fix))
             }
             Message::Found { id, more, entries } if self.open => self.found(id, more, entries),
             Message::ReadEnd {
@@ -338,7 +337,7 @@ impl Reader {
                 self.known(id)?;
                 // One that was released, or is answered, is over.
                 if self.drop_request(id) {
-                    let e = TransferError::new(code, crate::wire::path::show(&text).clone());
+                    let e = TransferError::new(code, path::show(&text));
                     self.done(id, Err(e));
                 }
                 Ok(())

@@ -28,7 +28,7 @@ use crate::{
     pages::Pages,
     pool::{LOOK_AGAIN, Wake, internal},
     progress::Progress,
-    role::{Role, RoleCore, State},
+    role::{Role, RoleCore, State, fill_each},
     table::CONTENT,
     wire::{BLOCK, Entry, Exit, Hash, Message, Root},
 };
@@ -365,23 +365,9 @@ impl Role for PipeSender {
     }
 
     fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
-        for extent in extents {
-            let Some(mut own) = batch
-                .get_mut(extent.range())
-                .filter(|_| extent.object == CONTENT)
-            else {
-                return Err(StoreError(
-                    "internal: batch out of order or of no known object".into(),
-                ));
-            };
-            let mut offset = extent.offset;
-            while !own.is_empty() {
-                let n = self.copy(offset, own);
-                own = &mut own[n..];
-                offset += n as u64;
-            }
-        }
-        Ok(())
+        fill_each(extents, batch, |object, at, own| {
+            (object == CONTENT).then(|| self.copy(at, own))
+        })
     }
 }
 

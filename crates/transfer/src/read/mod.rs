@@ -35,7 +35,7 @@ use crate::{
     pages::Pages,
     pool::Pool,
     progress::{Phase, Progress},
-    role::{Role, RoleCore, State},
+    role::{Role, RoleCore, State, fill_each},
     scan,
     wire::{BLOCK, Change, Entry, Exit, FileVersion, Message, short},
 };
@@ -156,11 +156,7 @@ impl Reads {
         let root = Arc::clone(root);
         let named = Named { root, path };
         match *wanted {
-            Wanted::Stat => self.pool.push(Job {
-                id,
-                lent: 0,
-                work: Work::Stat(named),
-            }),
+            Wanted::Stat => self.work(id, Work::Stat(named)),
             Wanted::List => self.folders.push_back((id, named)),
             Wanted::Range { offset, len } => {
                 let range = Range {
@@ -199,7 +195,10 @@ impl Reads {
             self.copies.push_back((id, order));
             return;
         }
-        let work = Work::Change(order, None);
+        self.work(id, Work::Change(order, None));
+    }
+
+    fn work(&mut self, id: u32, work: Work) {
         self.pool.push(Job { id, lent: 0, work });
     }
 
@@ -209,8 +208,7 @@ impl Reads {
             && let Some((id, order)) = self.copies.pop_front()
         {
             self.copying += 1;
-            let work = Work::Change(order, None);
-            self.pool.push(Job { id, lent: 0, work });
+            self.work(id, Work::Change(order, None));
         }
     }
 
@@ -316,16 +314,12 @@ impl Reads {
         }
         match act {
             Ok(Act::More(copying)) if self.open.contains(&id) => {
-                let work = Work::Change(order, Some(copying));
-                self.pool.push(Job { id, lent: 0, work });
+                self.work(id, Work::Change(order, Some(copying)));
                 if has_room {
                     self.core.out.push(&Message::Changed { id, more: true });
                 }
             }
-            Ok(Act::More(copying)) => {
-                let work = Work::Abandon(copying);
-                self.pool.push(Job { id, lent: 0, work });
-            }
+            Ok(Act::More(copying)) => self.work(id, Work::Abandon(copying)),
             Ok(Act::Done) => {
                 let removed = matches!(order.change, Change::Remove | Change::RemoveFolder);
                 self.core.tally.deleted += u64::from(removed);
@@ -350,7 +344,7 @@ impl Reads {
             },
         };
         self.listing = Turn::Worker(id);
-        self.pool.push(Job { id, lent: 0, work });
+        self.work(id, work);
     }
 
     /// Starts jobs that load blocks: the rest of ranges whose file is open first.
@@ -562,16 +556,8 @@ impl Role for Reads {
     }
 
     fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {
-        for extent in extents {
-            let own = batch.get_mut(extent.range());
-            let mut own = own.ok_or_else(|| StoreError("internal: batch too short".into()))?;
-            let mut at = extent.offset;
-            while !own.is_empty() {
-                let n = self.fill_some(extent.object, at, own);
-                own = &mut own[n..];
-                at += n as u64;
-            }
-        }
-        Ok(())
+        fill_each(extents, batch, |id, at, own| {
+            Some(self.fill_some(id, at, own))
+        })
     }
 }

@@ -5,12 +5,11 @@ use std::io::{self, Read as _};
 
 use rustix::fs::Stat;
 
-use super::Source;
-use crate::confine;
+use crate::confine::{self, Dir};
 
 /// True if a file of no length has something to read all the same; false if it cannot be read.
-pub(super) fn has_content(source: &Source, rel: &[u8]) -> bool {
-    confine::open_to_read(&source.root, rel)
+pub(super) fn has_content(root: &Dir, rel: &[u8]) -> bool {
+    confine::open_to_read(root, rel)
         .and_then(|file| Ok(file.read_at(&mut [0], 0)?))
         .is_ok_and(|n| n > 0)
 }
@@ -23,9 +22,9 @@ pub(super) fn is_page_of_nothing(stat: &Stat) -> bool {
 }
 
 /// True if reading ends before the size does.
-pub(super) fn is_shorter(source: &Source, rel: &[u8], stat: &Stat) -> bool {
+pub(super) fn is_shorter(root: &Dir, rel: &[u8], stat: &Stat) -> bool {
     let most = stat.st_size.cast_unsigned();
-    confine::open_to_read(&source.root, rel)
+    confine::open_to_read(root, rel)
         .and_then(|file| io::copy(&mut file.reader().take(most), &mut io::sink()))
         .is_ok_and(|n| n < most)
 }

@@ -289,12 +289,9 @@ impl Sender {
         pack.start = self.table.get(first).map_or(pack.start, |s| s.range.start);
         let file = |number: u64| {
             let item = &self.table.get(number)?.item;
-            matches!(item.body, Body::Small { .. }).then(|| PackFile {
-                number,
-                root: Arc::clone(&self.roots[item.source]),
-                rel: item.rel.clone(),
-                stamp: item.stamp,
-            })
+            let origin = Arc::clone(&item.origin);
+            let stamp = item.stamp;
+            matches!(item.body, Body::Small { .. }).then_some(PackFile { origin, stamp })
         };
         let files: Vec<_> = (first..upto).filter_map(file).collect();
         let bytes = self.loaded.spare.pop().unwrap_or_default();

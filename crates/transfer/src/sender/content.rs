@@ -13,7 +13,7 @@ use std::{
 use farhaul_core::store::{Extent, StoreError};
 
 use super::{Body, Sender};
-use crate::{confine, disk::File, table::CONTENT};
+use crate::{disk::File, table::CONTENT};
 
 /// Large files kept open.
 const OPEN: usize = 128;
@@ -88,8 +88,8 @@ impl Sender {
 
     fn read_small_again(&mut self, number: u64, at: u64, into: &mut [u8]) {
         let item = &self.table.get(number).expect("found by the caller").item;
-        let read = confine::open_to_read(&self.roots[item.source], &item.rel)
-            .and_then(|file| file.read_exact_at(into, at));
+        let read = item.origin.open();
+        let read = read.and_then(|file| file.read_exact_at(into, at));
         if let Err(e) = read {
             into.fill(0);
             self.fail_read(number, &e);
@@ -122,14 +122,7 @@ impl Sender {
         if let Some(file) = &large.file {
             return Ok(Arc::clone(file));
         }
-        let file = confine::open_to_read(&self.roots[item.source], &item.rel)?;
-        let file = Arc::new(file.at_offset(item.entry.offset()));
-        let about = file.stat()?;
-        let inode = (about.st_dev, about.st_ino);
-        if *large.inode.get_or_insert(inode) != inode {
-            // Another was put in its place since it was opened first.
-            return Err(super::job::changed());
-        }
+        let file = item.origin.open_again()?;
         // Reading ahead of the workers; without it reading is only slower.
         let _hint = file.advise(rustix::fs::Advice::Sequential);
         large.file = Some(Arc::clone(&file));

@@ -1,7 +1,7 @@
 //! Acts on the receiver's answers, which become packs of small files, ranges of large ones, and
 //! notes about holes.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use farhaul_core::protocol::Session;
 
@@ -157,20 +157,10 @@ impl Sender {
             next_block: 0,
             hashing: 0,
             touched: 0,
-            inode: None,
-            origin: None,
         }));
         if sparse {
-            let root = std::sync::Arc::clone(&self.roots[slot.item.source]);
-            let rel = slot.item.rel.clone();
-            let offset = slot.item.entry.offset();
-            self.pool.push(ReadJob::Extents {
-                number,
-                root,
-                rel,
-                offset,
-                size,
-            });
+            let origin = Arc::clone(&slot.item.origin);
+            self.pool.push(ReadJob::Extents(origin));
         }
         self.hashing.files.push_back(number);
         self.queue.push_back(Item::Large(number));

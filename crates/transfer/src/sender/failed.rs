@@ -1,11 +1,10 @@
 //! Abandons files that cannot be read, or are not requested. The other side gets a report, and a
 //! file that has changed is listed once more.
 
-use std::io;
+use std::{io, sync::Arc};
 
 use super::{Body, Disposition, Sender};
 use crate::{
-    confine,
     ranges::RangeSet,
     scan::{self, Scanned},
     sender::Stamp,
@@ -56,24 +55,17 @@ impl Sender {
             // Other nodes send stripes of what it was.
             return false;
         }
-        let (parent, name) = path::split(&item.rel);
-        let root = &self.roots[item.source];
-        let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY;
-        let stat =
-            confine::open_beneath(root, parent, flags).and_then(|dir| confine::stat(&dir, name));
-        let Ok(Some(stat)) = stat else { return false };
-        if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
+        let origin = &item.origin;
+        let Ok(Some(stat)) = origin.look() else {
             return false;
-        }
+        };
         let mut entry = scan::entry_of(Kind::File, item.entry.path.clone(), Vec::new(), &stat);
         entry.facts.clone_from(&item.entry.facts);
-        let (source, rel) = (item.source, item.rel.clone());
-        let stamp = Stamp::of(&stat);
         self.relist.push_back(Box::new(Scanned {
             entry,
-            source,
-            rel,
-            stamp,
+            root: Arc::clone(&origin.root),
+            rel: origin.rel.clone(),
+            stamp: Stamp::of(&stat),
         }));
         true
     }

@@ -5,8 +5,8 @@ use std::{io, ops::Range, sync::Arc};
 
 use rustix::fs::Stat;
 
+use super::Origin;
 use crate::{
-    confine::{self, Dir},
     digest::{self, BlockDigest},
     disk::File,
     pages::Pages,
@@ -150,9 +150,7 @@ impl Stamp {
 /// One file of a pack.
 #[derive(Debug)]
 pub(crate) struct PackFile {
-    pub(crate) number: u64,
-    pub(crate) root: Dir,
-    pub(crate) rel: Vec<u8>,
+    pub(crate) origin: Arc<Origin>,
     /// Stamp of the file when it was listed.
     pub(crate) stamp: Stamp,
 }
@@ -211,14 +209,7 @@ pub(crate) enum ReadJob {
         zeros: bool,
     },
     /// Finds the extents that are stored.
-    Extents {
-        number: u64,
-        root: Dir,
-        rel: Vec<u8>,
-        /// Offset in the file at which it begins.
-        offset: u64,
-        size: u64,
-    },
+    Extents(Arc<Origin>),
 }
 
 /// Results of the jobs.
@@ -246,12 +237,13 @@ impl Job for ReadJob {
 
     fn task(&self) -> Task {
         match self {
-            Self::Pack { files, .. } => {
-                Task::new("reading small files from", files.first().map(|f| f.number))
-            }
+            Self::Pack { files, .. } => Task::new(
+                "reading small files from",
+                files.first().map(|f| f.origin.number),
+            ),
             Self::Piece { piece, .. } => Task::new("reading", Some(piece.number)),
             Self::Block { number, .. } => Task::new("hashing", Some(*number)),
-            Self::Extents { number, .. } => Task::new("looking for holes in", Some(*number)),
+            Self::Extents(origin) => Task::new("looking for holes in", Some(origin.number)),
         }
     }
 
@@ -280,16 +272,11 @@ impl Job for ReadJob {
                     value,
                 }
             }
-            Self::Extents {
-                number,
-                root,
-                rel,
-                offset,
-                size,
-            } => {
+            Self::Extents(origin) => {
                 // What cannot be distinguished is data.
-                let data = confine::open_to_read(&root, &rel)
-                    .and_then(|file| extents(&file.at_offset(offset), size, stop));
+                let (number, size) = (origin.number, origin.size());
+                let file = origin.open();
+                let data = file.and_then(|file| extents(&file, size, stop));
                 let data = data.unwrap_or_else(|_| std::iter::once(0..size).collect());
                 ReadDone::Extents { number, data }
             }
@@ -368,14 +355,14 @@ fn read_pack(id: u64, files: &[PackFile], mut bytes: Pages) -> ReadDone {
     for file in files {
         let (own, after) =
             rest.split_at_mut(usize::try_from(file.stamp.size()).unwrap_or_default());
-        results.push((file.number, read_small(file, own)));
+        results.push((file.origin.number, read_small(file, own)));
         rest = after;
     }
     ReadDone::Pack { id, bytes, results }
 }
 
 fn read_small(file: &PackFile, into: &mut [u8]) -> io::Result<Hash> {
-    let open = confine::open_to_read(&file.root, &file.rel)?;
+    let open = file.origin.open()?;
     read_at(&open, into, 0)?;
     if file.stamp.since(&Stamp::now(&open)?) == Since::Same {
         Ok(blake3::hash(into).into())
@@ -415,7 +402,10 @@ mod tests {
     use std::{fs::File, io::Write, os::unix::fs::FileExt as _};
 
     use super::*;
-    use crate::{confine, disk};
+    use crate::{
+        confine, disk,
+        wire::{Entry, Kind},
+    };
 
     #[test]
     fn times_are_compared_as_far_as_the_file_system_can_store_them() {
@@ -488,10 +478,9 @@ mod tests {
         std::fs::write(tmp.path().join("f"), "four").unwrap();
         let root = confine::open_root(tmp.path()).unwrap();
         let stat = confine::stat(&root, b"f").unwrap().unwrap();
+        let entry = Entry::of(Kind::File, "f", 4);
         let mut file = PackFile {
-            number: 0,
-            root,
-            rel: b"f".to_vec(),
+            origin: Origin::of(&entry, (root, b"f".to_vec()), 0, 0),
             stamp: Stamp::of(&stat),
         };
         let mut into = [0; 4];

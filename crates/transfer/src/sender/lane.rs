@@ -15,6 +15,7 @@ use crate::{
     error::TransferError,
     lanes::{Handed, LaneEvent, Lanes, Link, lost},
     ranges::RangeSet,
+    role::fill_each,
     table::CONTENT,
     wire::Exit,
 };
@@ -99,22 +100,14 @@ impl Sends {
         batch: &mut [u8],
         lanes: &Lanes,
     ) -> Result<(), StoreError> {
-        for extent in extents {
-            let own = batch.get_mut(extent.range());
-            let Some(mut own) = own.filter(|_| extent.object == CONTENT) else {
-                return Err(StoreError("internal: an extent of no known object".into()));
-            };
-            let mut offset = extent.offset;
-            while !own.is_empty() {
-                let mut n = self.loaded.copy(offset, own);
-                if n == 0 {
-                    n = self.read_again(offset, own, lanes);
-                }
-                own = &mut own[n..];
-                offset += n as u64;
-            }
-        }
-        Ok(())
+        fill_each(extents, batch, |object, at, own| {
+            let n = (object == CONTENT).then(|| self.loaded.copy(at, own))?;
+            Some(if n > 0 {
+                n
+            } else {
+                self.read_again(at, own, lanes)
+            })
+        })
     }
 
     /// Reads the front of `own` from its file; bytes that cannot be read are zeros, and it is reported.
@@ -144,7 +137,7 @@ impl Sends {
         if let Some((_, file)) = self.open.iter().find(|(s, _)| *s == start) {
             return Ok(Arc::clone(file));
         }
-        let file = origin.open()?;
+        let file = origin.open_again()?;
         if self.open.len() == OPEN {
             self.open.pop_front();
         }
@@ -206,9 +199,11 @@ impl Sender {
             return false;
         };
         let (number, range) = (*number, range.clone());
-        let Some(origin) = self.origin(number) else {
+        let slot = self.table.get(number).map(|slot| &slot.item);
+        let Some(item) = slot.filter(|item| !item.disposition.is_given_up()) else {
             return false;
         };
+        let origin = Arc::clone(&item.origin);
         let Some(bytes) = self.loaded.take(range.start) else {
             // The piece was not read, or it is sent from the file: it is this session's part.
             return false;
@@ -228,28 +223,6 @@ impl Sender {
             }
         }
         true
-    }
-
-    /// Source of the bytes of a large file that is not given up.
-    fn origin(&mut self, number: u64) -> Option<Arc<Origin>> {
-        let slot = self
-            .table
-            .get_mut(number)
-            .filter(|s| !s.item.disposition.is_given_up())?;
-        let Body::Large(large) = &mut slot.item.body else {
-            return None;
-        };
-        let origin = large.origin.get_or_insert_with(|| {
-            Arc::new(Origin {
-                number,
-                range: slot.range.clone(),
-                root: Arc::clone(&self.roots[slot.item.source]),
-                rel: slot.item.rel.clone(),
-                offset: slot.item.entry.offset(),
-                inode: large.inode,
-            })
-        });
-        Some(Arc::clone(origin))
     }
 
     /// Queues bytes of large files once more that a further session has left, as far as the files

@@ -23,12 +23,12 @@ use farhaul_core::{
 
 use crate::{
     bounds::{self, LARGEST, WINDOW},
-    confine::Dir,
     digest::{BlockTree, block_count, block_range},
     disk::File,
     error::TransferError,
     host::Host,
     lanes::Link,
+    plan::{Sink, report_failure, report_path},
     pool::{self, Broken, Pool},
     progress::Progress,
     ranges::RangeSet,
@@ -37,7 +37,7 @@ use crate::{
     stripe::Striped,
     table::Table,
     wire::{
-        BLOCK, Entry, Exit, Generation, Hash, Message, Root,
+        Action, BLOCK, Entry, Exit, Generation, Hash, Message, Root,
         limits::{ENTRIES, TARGET_FRAME},
         path,
     },
@@ -50,12 +50,14 @@ mod failed;
 mod job;
 mod lane;
 mod origin;
+mod plan;
 
 use ahead::Loaded;
 pub(crate) use job::{Identity, Stamp, extents, hash_block, hash_content};
 use job::{ReadDone, ReadJob, Since};
 pub(crate) use lane::Sends;
 pub(crate) use origin::Origin;
+pub(crate) use plan::Planning;
 
 /// Content bytes queued on the session before more are. They are in memory.
 const UNSENT: u64 = 4 << 20;
@@ -73,8 +75,7 @@ const HASHED_AT_ONCE: usize = 4;
 /// A listed entry.
 struct Outgoing {
     entry: Entry,
-    source: usize,
-    rel: Vec<u8>,
+    origin: Arc<Origin>,
     stamp: Stamp,
     /// True if the file is listed anew after it had changed.
     again: bool,
@@ -140,10 +141,6 @@ struct Large {
     hashing: u32,
     /// Number of times that the file was hashed once more because it was touched.
     touched: u32,
-    /// Device and inode of the first that was opened by its name.
-    inode: Option<(u64, u64)>,
-    /// Source of the bytes, for further parallel sessions.
-    origin: Option<Arc<Origin>>,
 }
 
 /// Content waiting to be queued, in manifest order.
@@ -187,7 +184,6 @@ struct Hashing {
 /// The role that sends files.
 pub(crate) struct Sender {
     core: RoleCore,
-    roots: Vec<Dir>,
     /// True if bytes that are not requested yet will be: none of them is hashed ahead.
     ordered: bool,
     table: Table<Outgoing>,
@@ -210,6 +206,8 @@ pub(crate) struct Sender {
     new_roots: VecDeque<Root>,
     /// Files whose blocks' values are being sent, and the next block of each.
     telling: VecDeque<(u64, u64)>,
+    /// Set if entries are only judged, and nothing is sent.
+    plan: Option<Planning>,
 }
 
 impl Sender {
@@ -218,15 +216,12 @@ impl Sender {
         (sources, missing): (Vec<Source>, Vec<Problem>),
         selection: Selection,
         progress: Arc<Progress>,
+        plan: Option<Planning>,
         host: &Host,
     ) -> io::Result<Self> {
-        let mut core = RoleCore::of_sender(Arc::clone(&progress), host.meter());
-        for problem in &missing {
-            core.note(problem);
-        }
-        Ok(Self {
+        let core = RoleCore::of_sender(Arc::clone(&progress), host.meter());
+        let mut sender = Self {
             core,
-            roots: sources.iter().map(|s| Arc::clone(&s.root)).collect(),
             ordered: false,
             found: scan::start(sources, selection, progress, host)?,
             pool: Pool::new("farhaul-read", host)?,
@@ -245,7 +240,23 @@ impl Sender {
             hashing: Hashing::default(),
             new_roots: VecDeque::new(),
             telling: VecDeque::new(),
-        })
+            plan,
+        };
+        for problem in &missing {
+            sender.note(problem);
+        }
+        Ok(sender)
+    }
+
+    /// Reports an entry that is not listed.
+    fn note(&mut self, problem: &Problem) {
+        self.core.note(problem);
+        report_failure(self.sink(), problem.code, &problem.text);
+    }
+
+    /// Receiver of what would become of entries, in a plan.
+    fn sink(&self) -> Option<&Sink> {
+        self.plan.as_ref()?.sink.as_ref()
     }
 
     /// The receiver requests content piece by piece, all of it.
@@ -271,7 +282,7 @@ impl Sender {
                 return;
             }
             let first = self.table.next();
-            let mut entries = Vec::new();
+            let (mut entries, mut paths) = (Vec::new(), Vec::new());
             let mut bytes = 0;
             while self.lists_more() && bytes < TARGET_FRAME && entries.len() < ENTRIES {
                 let (scanned, again) = match self.relist.pop_front() {
@@ -280,10 +291,15 @@ impl Sender {
                         Some(Found::Entry(scanned)) => (scanned, false),
                         Some(Found::Problem(problem)) => {
                             bytes += problem.text.len();
-                            self.core.note(&problem);
+                            self.note(&problem);
                             continue;
                         }
-                        Some(Found::Excluded(_)) => continue,
+                        Some(Found::Excluded(path)) => {
+                            bytes += path.len() + 8;
+                            report_path(self.sink(), Action::Exclude, path.clone());
+                            paths.push(path);
+                            continue;
+                        }
                         Some(Found::Kept(path)) => {
                             bytes += path.len();
                             let paths = vec![path];
@@ -304,6 +320,9 @@ impl Sender {
                 bytes += scanned.entry.len();
                 entries.extend(self.announce(*scanned, again));
             }
+            if !paths.is_empty() {
+                self.core.out.push(&Message::Excluded { paths });
+            }
             if !entries.is_empty() {
                 self.core.out.push(&Message::Entries { first, entries });
             }
@@ -318,15 +337,15 @@ impl Sender {
     fn announce(&mut self, scanned: Scanned, again: bool) -> Option<Entry> {
         let Scanned {
             entry,
-            source,
+            root,
             rel,
             stamp,
         } = scanned;
-        let settled = entry.size == 0;
+        let (number, start) = (self.table.next(), self.table.end());
+        let settled = entry.size == 0 && self.plan.is_none();
         let item = Outgoing {
             entry: entry.clone(),
-            source,
-            rel,
+            origin: Origin::of(&entry, (root, rel), number, start),
             stamp,
             again,
             collected: false,
@@ -341,7 +360,7 @@ impl Sender {
                 "{}: the tree is larger than 2^62 bytes",
                 path::show(&entry.path)
             );
-            self.core.note(&Problem {
+            self.note(&Problem {
                 code: Exit::Partial,
                 text,
             });
@@ -531,6 +550,17 @@ impl Role for Sender {
             ));
         }
         match message {
+            // Before the manifest has ended, and before each entry was decided on, no end can be.
+            Message::Finished { tally, .. } if self.ended && self.decided == self.table.next() => {
+                self.core.note_tally(&tally);
+                self.pop_over(self.table.next());
+                self.core.state = State::Finished;
+                Ok(())
+            }
+            Message::Finished { .. } => Err(TransferError::protocol(
+                "the peer sent a premature finished message",
+            )),
+            message if self.plan.is_some() => self.handle_plan(message),
             Message::Want { upto, ranges } => self.want(upto, &ranges),
             Message::Repair { file, ranges } => self.repair(file, &ranges),
             Message::AskBlocks { file } => self.asks_blocks(file),
@@ -548,16 +578,6 @@ impl Role for Sender {
                 whole,
             } => self.collected(file, generation, whole),
             Message::Report { resolved, tally } => self.report(resolved, &tally),
-            // Before the manifest has ended, and before each entry was decided on, no end can be.
-            Message::Finished { tally, .. } if self.ended && self.decided == self.table.next() => {
-                self.core.note_tally(&tally);
-                self.pop_over(self.table.next());
-                self.core.state = State::Finished;
-                Ok(())
-            }
-            Message::Finished { .. } => Err(TransferError::protocol(
-                "the peer sent a premature finished message",
-            )),
             _ => Err(TransferError::protocol(
                 "the peer sent a message that only a sender sends",
             )),
@@ -602,13 +622,15 @@ impl Role for Sender {
         scan.into_iter().chain(self.pool.next_answer(now)).min()
     }
 
-    /// An empty list of roots.
+    /// An empty list of roots, of which a plan has none.
     fn keep_alive(&mut self) {
-        self.core.out.push(&Message::Roots(Vec::new()));
+        if self.plan.is_none() {
+            self.core.out.push(&Message::Roots(Vec::new()));
+        }
     }
 
     fn for_lanes(&self) -> Option<u64> {
-        Some(self.table.large())
+        self.plan.is_none().then(|| self.table.large())
     }
 
     fn fill(&mut self, extents: &[Extent], batch: &mut [u8]) -> Result<(), StoreError> {

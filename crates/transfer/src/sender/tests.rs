@@ -11,7 +11,6 @@ use crate::{
     disk::{Answer, Call, Disk, Interposer},
     lanes::{Handed, Lanes},
     pages::Pages,
-    plan::Lister,
     table::CONTENT,
     wire::{Kind, Tally, Usage, testing::said},
 };
@@ -37,6 +36,7 @@ fn no_end_is_finished_before_the_manifest_is() {
         sources(tmp.path()),
         some(),
         Arc::default(),
+        None,
         &Host::default(),
     )
     .unwrap();
@@ -51,11 +51,11 @@ fn no_end_is_finished_before_the_manifest_is() {
     assert!(sender.handle(finished()).is_ok() && sender.core.is_finished());
     assert!(sender.handle(finished()).is_err(), "once");
 
-    let mut lister = Lister::new(
+    let mut lister = Sender::new(
         sources(tmp.path()),
         some(),
         Arc::default(),
-        None,
+        Some(Planning::default()),
         &Host::default(),
     )
     .unwrap();
@@ -77,21 +77,15 @@ fn a_lane_reads_again_what_is_confirmed_until_its_file_is_over() {
         let rel = number.to_string();
         std::fs::write(tmp.path().join(&rel), content(number)).unwrap();
         let range = number * LEN..(number + 1) * LEN;
-        let origin = Origin {
-            number,
-            range: range.clone(),
-            root: Arc::clone(&root),
-            rel: rel.into(),
-            offset: 0,
-            inode: None,
-        };
+        let entry = Entry::of(Kind::File, &rel, LEN);
+        let at = (Arc::clone(&root), rel.into());
         let mut bytes = Pages::default();
         bytes.fit(1_000);
         bytes.copy_from_slice(&content(number));
         let piece = Handed {
             range: range.clone(),
             bytes,
-            origin: Arc::new(origin),
+            origin: Origin::of(&entry, at, number, range.start),
         };
         assert!(link.hand(piece, &mut Vec::new()).is_ok());
         sends.poll(&link, &lanes, &mut session);
@@ -122,10 +116,11 @@ fn a_lane_reads_again_what_is_confirmed_until_its_file_is_over() {
 }
 
 fn outgoing() -> Outgoing {
+    let entry = Entry::of(Kind::Dir, "d", 0);
+    let at = (confine::open_root("/".as_ref()).unwrap(), b"d".to_vec());
     Outgoing {
-        entry: Entry::of(Kind::Dir, "d", 0),
-        source: 0,
-        rel: b"d".to_vec(),
+        origin: Origin::of(&entry, at, 0, 0),
+        entry,
         stamp: Stamp::now(&tempfile::tempfile().unwrap().into()).unwrap(),
         collected: false,
         again: false,
@@ -163,7 +158,14 @@ fn what_the_disk_does_not_read_is_named_and_the_others_are_sent() {
     let mut source = Source::local(&tmp.path().join(""), None).unwrap();
     source.root = Arc::new(source.root.on(&disk).unwrap());
     let (some, host) = (Selection::default(), Host::default());
-    let mut sender = Sender::new((vec![source], Vec::new()), some, Arc::default(), &host).unwrap();
+    let mut sender = Sender::new(
+        (vec![source], Vec::new()),
+        some,
+        Arc::default(),
+        None,
+        &host,
+    )
+    .unwrap();
     let mut session = FakeSession {
         swallows: true,
         ..FakeSession::default()

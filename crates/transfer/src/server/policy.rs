@@ -257,12 +257,11 @@ impl Policy {
         peer: &[u8],
     ) -> Result<Option<(Share, bool)>, TransferError> {
         let right = self.right(peer)?;
-        let mut shares = self.shares.iter();
-        let Some(share) = shares.find(|s| s.name().as_bytes() == &place.share[..]) else {
+        let Some(share) = self.named(&place.share) else {
             return Ok(None);
         };
         let Some(right) = right else {
-            let open = self.allow.permits(peer) || share.allow().permits(peer);
+            let open = self.opens(share, peer);
             return Ok(open.then(|| (share.clone(), false)));
         };
         if !right.covers(&place.share, &place.path) {
@@ -299,9 +298,7 @@ impl Policy {
     /// Identifies a place on this server, whichever folder above it is shared. A place that does
     /// not exist yet is below another one than when it does.
     pub(super) fn location(&self, place: &Place) -> [Vec<u8>; 2] {
-        let mut shares = self.shares.iter();
-        let share = shares.find(|s| s.name().as_bytes() == &place.share[..]);
-        let Some(folder) = share.and_then(Share::folder) else {
+        let Some(folder) = self.named(&place.share).and_then(Share::folder) else {
             return [place.share.clone(), place.path.clone()];
         };
         let mut whole = [folder, &place.path].concat();
@@ -385,8 +382,7 @@ impl Policy {
             ));
         };
         self.right(peer)?;
-        let open = |s: &&Share| self.allow.permits(peer) || s.allow().permits(peer);
-        let of_shares = self.shares.iter().filter(open);
+        let of_shares = self.open_shares(peer);
         let of_shares = of_shares.map(|s| s.max_rate().unwrap_or(Rate::UNLIMITED));
         let Some(of_shares) = of_shares.max() else {
             return Err(refused(
@@ -412,10 +408,24 @@ impl Policy {
         self.probes.as_ref()
     }
 
+    /// The share of this name.
+    fn named(&self, name: &[u8]) -> Option<&Share> {
+        self.shares.iter().find(|s| s.name().as_bytes() == name)
+    }
+
+    /// True if the peer may use the share by its key.
+    fn opens(&self, share: &Share, peer: &[u8]) -> bool {
+        self.allow.permits(peer) || share.allow().permits(peer)
+    }
+
     /// The share of this name, if the peer may use it by its key.
     pub(super) fn open_share(&self, name: &[u8], peer: &[u8]) -> Option<&Share> {
-        let share = self.shares.iter().find(|s| s.name().as_bytes() == name);
-        share.filter(|s| self.allow.permits(peer) || s.allow().permits(peer))
+        self.named(name).filter(|share| self.opens(share, peer))
+    }
+
+    /// The shares that the peer may use by its key.
+    pub(super) fn open_shares(&self, peer: &[u8]) -> impl Iterator<Item = &Share> {
+        self.shares.iter().filter(|share| self.opens(share, peer))
     }
 
     /// Tells whether a copy under way delivers to a path of this machine.

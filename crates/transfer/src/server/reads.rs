@@ -191,12 +191,9 @@ impl Server {
     /// Error unless there is anything that the peer may read.
     fn may_read(&self) -> Result<(), TransferError> {
         let peer = self.peer.as_deref().unwrap_or_default();
-        let open = |share: &Share| {
-            let name = share.name().as_bytes();
-            share.permits(Direction::Get) && self.policy.open_share(name, peer).is_some()
-        };
+        let mut open = self.policy.open_shares(peer);
         let by_ticket = |tickets: &dyn Tickets| tickets.right(peer).map(|right| right.is_some());
-        if self.policy.shares().iter().any(open)
+        if open.any(|share| share.permits(Direction::Get))
             || self.policy.tickets().map(by_ticket).transpose()? == Some(true)
         {
             return Ok(());
@@ -223,11 +220,7 @@ impl Server {
     /// The shares that the peer may use.
     fn shares_as_folders(&self) -> Vec<Entry> {
         let peer = self.peer.as_deref().unwrap_or_default();
-        let shares = self.policy.shares().iter();
-        let open = shares.filter(|share| {
-            let name = share.name().as_bytes();
-            self.policy.open_share(name, peer).is_some()
-        });
+        let open = self.policy.open_shares(peer);
         let entry = |share: &Share| {
             let read = if share.permits(Direction::Get) {
                 0o555
@@ -252,17 +245,9 @@ fn retired() -> TransferError {
 }
 
 /// Entry of a folder that has no facts of its own.
-const fn folder(path: Vec<u8>, mode: u16) -> Entry {
+fn folder(path: Vec<u8>, mode: u16) -> Entry {
     Entry {
-        kind: Kind::Dir,
-        path,
         mode,
-        mtime: 0,
-        mtime_nanos: 0,
-        size: 0,
-        allocated: 0,
-        target: Vec::new(),
-        facts: None,
-        stripe: None,
+        ..Entry::named(Kind::Dir, path)
     }
 }

@@ -10,15 +10,17 @@ use std::{
 };
 
 use farhaul_core::units::Rate;
+use rustix::fs::{FileType, OFlags};
 
 use super::Allow;
 use crate::{
     confine::{self, Dir},
     disk::{Disk, File},
     error::TransferError,
+    names::Cursor,
     quota::Quota,
     reach::Reach,
-    wire::{Access, Direction, Existing, Exit, Mirror, RequestOptions},
+    wire::{Access, Direction, Existing, Exit, Mirror, RequestOptions, path},
 };
 
 /// A directory that peers may use.
@@ -230,6 +232,28 @@ impl Share {
     /// True if peers may fetch from it.
     pub const fn may_be_fetched(&self) -> bool {
         self.permits(Direction::Get)
+    }
+
+    /// Opens the file of this path to be read, if it may be fetched.
+    pub fn open_file(&self, at: &[u8]) -> io::Result<std::fs::File> {
+        if !self.may_be_fetched() || at.is_empty() || path::refusal(at).is_some() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        Ok(confine::open_to_read(&self.root, at)?.into())
+    }
+
+    /// Calls `take` with the name of each file that lies directly in its folder.
+    pub fn each_file(&self, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        let folder = self.root.openat(b".", OFlags::DIRECTORY)?;
+        let mut names = Cursor::within(&folder, 0)?;
+        while let Some(name) = names.next(&folder)? {
+            // Pipes and devices are not even opened.
+            let stat = folder.statat(name);
+            if stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file()) {
+                take(name)?;
+            }
+        }
+        Ok(())
     }
 
     pub(crate) const fn permits(&self, direction: Direction) -> bool {

@@ -25,20 +25,11 @@ impl Server {
     /// Sends the peer its shares, as many as a message holds.
     pub(super) fn send_shares(&mut self) {
         let peer = self.peer.as_deref().unwrap_or_default();
-        let open = |share: &&super::Share| {
-            let name = share.name().as_bytes();
-            self.policy.open_share(name, peer).is_some()
-        };
         let mut room = SHARES_BYTES;
-        let shares = self
-            .policy
-            .shares()
-            .iter()
-            .filter(open)
-            .map(|share| Shared {
-                name: share.name().into(),
-                access: self.told(share.granted()),
-            });
+        let shares = self.policy.open_shares(peer).map(|share| Shared {
+            name: share.name().into(),
+            access: self.told(share.granted()),
+        });
         let fit = |share: &Shared| {
             let left = room.checked_sub(share.name.len());
             room = left.unwrap_or(0);

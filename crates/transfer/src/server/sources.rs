@@ -10,9 +10,8 @@ use crate::{
     confine,
     error::TransferError,
     filter::Filter,
-    plan::Lister,
     scan::{self, Problem, Selection, Source},
-    sender::Sender,
+    sender::{Planning, Sender},
     wire::{Exit, Mirror, Place, Symlinks, path},
 };
 
@@ -149,18 +148,13 @@ impl Server {
             one_file_system: false,
             shard: None,
         };
-        let no_thread = |e| TransferError::no_thread(&e).of_server();
-        if options.dry {
-            let lister = Lister::new(found, selection, progress, None, &self.host);
-            self.endpoint.play(lister.map_err(no_thread)?);
-        } else {
-            let sender = Sender::new(found, selection, progress, &self.host);
-            let mut sender = sender.map_err(no_thread)?;
-            if options.pipe {
-                sender.in_order();
-            }
-            self.endpoint.play(sender);
+        let plan = options.dry.then(Planning::default);
+        let sender = Sender::new(found, selection, progress, plan, &self.host);
+        let mut sender = sender.map_err(|e| TransferError::no_thread(&e).of_server())?;
+        if options.pipe {
+            sender.in_order();
         }
+        self.endpoint.play(sender);
         Ok(one_file)
     }
 }

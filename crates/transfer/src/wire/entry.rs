@@ -48,6 +48,22 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// An entry of which nothing more is known.
+    pub(crate) const fn named(kind: Kind, path: Vec<u8>) -> Self {
+        Self {
+            kind,
+            path,
+            mode: 0,
+            mtime: 0,
+            mtime_nanos: 0,
+            size: 0,
+            allocated: 0,
+            target: Vec::new(),
+            facts: None,
+            stripe: None,
+        }
+    }
+
     /// About what it takes in a message.
     pub(crate) fn len(&self) -> usize {
         let facts = self.facts.as_ref().map_or(0, |facts| facts.len());

@@ -10,16 +10,11 @@ impl Entry {
     /// One without facts, which its owner may write.
     pub(crate) fn of(kind: Kind, path: &str, size: u64) -> Self {
         Self {
-            kind,
-            path: path.into(),
             mode: 0o644,
             mtime: 1_000_000_000,
-            mtime_nanos: 0,
             size,
             allocated: size,
-            target: Vec::new(),
-            facts: None,
-            stripe: None,
+            ..Self::named(kind, path.into())
         }
     }
 

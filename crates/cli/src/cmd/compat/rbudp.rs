@@ -15,15 +15,13 @@ use farhaul_protocols::rbudp::{
     files::{FileReceiver, FileSender, Got, Heard, MAX_FILE, PORT},
     wire::HEADER,
 };
-use farhaul_transfer::{
-    samples::{Part, Shared, check_name},
-    server::Share,
-};
+use farhaul_transfer::server::Share;
 use farhaul_udp::Inbox;
 use rustix::event::PollFlags;
 
 use super::{
     link::{Link, Listener, connect, lost, net, socket},
+    samples::{Part, Shared, check_name},
     shares,
 };
 use crate::{

@@ -16,12 +16,14 @@ use farhaul_protocols::ttp::{
     files::{FileClient, News},
     wire::{MAX_LINE, PORT, Parameters, Request},
 };
-use farhaul_transfer::samples::{Part, check_name};
 use farhaul_udp::Inbox;
 use rustix::event::PollFlags;
 
 use super::{
-    super::link::{Link, connect, lost, net, socket},
+    super::{
+        link::{Link, connect, lost, net, socket},
+        samples::{Part, check_name},
+    },
     FILES, Secret,
 };
 use crate::{

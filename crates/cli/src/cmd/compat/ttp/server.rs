@@ -15,12 +15,13 @@ use farhaul_protocols::ttp::{
     files::{Asked, FileServer, MAX_LIST},
     wire::{CHALLENGE, HEADER, MAX_LINE, PORT},
 };
-use farhaul_transfer::{samples::Shared, server::Share};
+use farhaul_transfer::server::Share;
 use rustix::event::PollFlags;
 
 use super::{
     super::{
         link::{Link, Listener, lost, net, socket},
+        samples::Shared,
         shares,
     },
     FILES, Secret,

@@ -19,22 +19,14 @@ use std::{
 use farhaul_core::{
     protocol::{CloseReason, Event, Session},
     store::{Extent, ObjectId, Store, StoreError},
+    text::shown,
     time::Instant,
 };
 use farhaul_io::App;
-use rustix::fs::{FileType, OFlags};
-
-use crate::{
-    close_reason::{closed_by_server, error_of},
-    confine, disk,
-    error::TransferError,
-    names::Cursor,
-    server::Share,
-    wire::{Direction, Exit, path},
-};
+use farhaul_transfer::{Exit, TransferError, closed_by_server, error_of, server::Share};
 
 /// The longest name: the programs keep it in a kilobyte, with a zero at its end.
-pub const NAME_MAX: usize = 1_023;
+const NAME_MAX: usize = 1_023;
 const OBJECT: ObjectId = 1;
 /// Time for a client to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -42,72 +34,62 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 const PART: &str = ".farhaul-part";
 
 /// Called with the result of a session, one line for people.
-pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
+pub(crate) type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// A file beneath a share, open to be read.
-pub struct Shared {
-    file: disk::File,
+pub(crate) struct Shared {
+    file: File,
     size: u64,
 }
 
 impl Shared {
     /// Opens `SHARE/PATH`, if one of `shares` may be fetched and has it.
-    pub fn open(shares: &[Share], name: &[u8]) -> io::Result<Self> {
+    pub(crate) fn open(shares: &[Share], name: &[u8]) -> io::Result<Self> {
         let missing = || io::Error::from(io::ErrorKind::NotFound);
         let slash = name.iter().position(|b| *b == b'/').ok_or_else(missing)?;
         let (share, rest) = (&name[..slash], &name[slash + 1..]);
         let share = shares.iter().find(|s| s.name().as_bytes() == share);
-        let share = share.filter(|s| s.permits(Direction::Get));
-        if rest.is_empty() || path::refusal(rest).is_some() {
-            return Err(missing());
-        }
-        let file = confine::open_to_read(share.ok_or_else(missing)?.root(), rest)?;
-        let size = file.stat()?.st_size.cast_unsigned();
+        let file = share.ok_or_else(missing)?.open_file(rest)?;
+        let size = file.metadata()?.len();
         Ok(Self { file, size })
     }
 
     /// Bytes in it.
-    pub const fn size(&self) -> u64 {
+    pub(crate) const fn size(&self) -> u64 {
         self.size
     }
 
     /// The files that lie directly in `shares` and may be fetched, as `SHARE/NAME`, each with its bytes. More than
     /// `most` are an error.
-    pub fn list(shares: &[Share], most: usize) -> io::Result<Vec<(Vec<u8>, u64)>> {
+    pub(crate) fn list(shares: &[Share], most: usize) -> io::Result<Vec<(Vec<u8>, u64)>> {
         let mut files = Vec::new();
-        for share in shares.iter().filter(|s| s.permits(Direction::Get)) {
-            let folder = share.root().openat(b".", OFlags::DIRECTORY)?;
-            let mut names = Cursor::within(&folder, 0)?;
-            while let Some(name) = names.next(&folder)? {
-                // Pipes and devices are not even opened.
-                let stat = folder.statat(name);
-                if !stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file()) {
-                    continue;
-                }
+        for share in shares.iter().filter(|share| share.may_be_fetched()) {
+            share.each_file(|name| {
                 let name = [share.name().as_bytes(), b"/", name].concat();
                 // What may not be read is not offered.
-                if let Ok(file) = Self::open(shares, &name) {
-                    if files.len() == most {
-                        return Err(io::Error::other(format!(
-                            "there are more than {most} files"
-                        )));
-                    }
-                    files.push((name, file.size));
+                let Ok(file) = Self::open(shares, &name) else {
+                    return Ok(());
+                };
+                if files.len() == most {
+                    let text = format!("there are more than {most} files");
+                    return Err(io::Error::other(text));
                 }
-            }
+                files.push((name, file.size));
+                Ok(())
+            })?;
         }
         Ok(files)
     }
 
     /// Fills `into` with the bytes from `offset` on.
-    pub fn read(&self, into: &mut [u8], offset: u64) -> Result<(), StoreError> {
+    pub(crate) fn read(&self, into: &mut [u8], offset: u64) -> Result<(), StoreError> {
         let read = self.file.read_exact_at(into, offset);
         read.map_err(|e| StoreError(format!("the file changed or cannot be read: {e}")))
     }
 }
 
 /// A file being fetched. It is collected under another name beside its own, and is gone unless it is kept.
-pub struct Part {
+pub(crate) struct Part {
     path: PathBuf,
     local: PathBuf,
     file: File,
@@ -116,7 +98,7 @@ pub struct Part {
 
 impl Part {
     /// Begins to collect `local`, which may exist and is then replaced.
-    pub fn create(local: &Path) -> Result<Self, TransferError> {
+    pub(crate) fn create(local: &Path) -> Result<Self, TransferError> {
         let refused = |code, text: String| TransferError::new(code, text);
         let shown = local.display();
         // A device or pipe would be replaced like any file.
@@ -159,13 +141,13 @@ impl Part {
     }
 
     /// Writes `bytes` from `offset` on.
-    pub fn write(&self, bytes: &[u8], offset: u64) -> Result<(), TransferError> {
+    pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> Result<(), TransferError> {
         let written = self.file.write_all_at(bytes, offset);
         written.map_err(|e| self.failed(&e))
     }
 
     /// True if `bytes` are there from `offset` on.
-    pub fn holds(&self, bytes: &[u8], offset: u64) -> Result<bool, TransferError> {
+    pub(crate) fn holds(&self, bytes: &[u8], offset: u64) -> Result<bool, TransferError> {
         let mut there = vec![0; bytes.len()];
         let read = self.file.read_exact_at(&mut there, offset);
         read.map_err(|e| self.failed(&e))?;
@@ -173,7 +155,7 @@ impl Part {
     }
 
     /// Keeps the file, which is whole: it gets its own name once it is on the disk.
-    pub fn keep(mut self) -> Result<(), TransferError> {
+    pub(crate) fn keep(mut self) -> Result<(), TransferError> {
         let synced = self.file.sync_all();
         let kept = synced.and_then(|()| std::fs::rename(&self.path, &self.local));
         self.kept = kept.is_ok();
@@ -195,7 +177,7 @@ impl Drop for Part {
 }
 
 /// Error unless `name` can be requested, in at most `most` bytes.
-pub fn check_name(name: &[u8], most: usize) -> Result<(), TransferError> {
+pub(crate) fn check_name(name: &[u8], most: usize) -> Result<(), TransferError> {
     if name.is_empty() || name.len() > most || name.contains(&0) {
         let text = format!("a name has 1 to {most} bytes, none of them zero");
         return Err(TransferError::new(Exit::Usage, text));
@@ -204,7 +186,7 @@ pub fn check_name(name: &[u8], most: usize) -> Result<(), TransferError> {
 }
 
 /// Answers one client, as `sendfile` does.
-pub struct SendFile {
+pub(crate) struct SendFile {
     shares: Arc<[Share]>,
     tell: Tell,
     asked: Vec<u8>,
@@ -216,7 +198,7 @@ pub struct SendFile {
 
 impl SendFile {
     /// Serves what the shares allow to be fetched.
-    pub const fn new(shares: Arc<[Share]>, tell: Tell) -> Self {
+    pub(crate) const fn new(shares: Arc<[Share]>, tell: Tell) -> Self {
         Self {
             shares,
             tell,
@@ -245,7 +227,7 @@ impl SendFile {
         let Some(name) = self.name()? else {
             return Ok(());
         };
-        let shown = path::show(name);
+        let shown = shown(name);
         match Shared::open(&self.shares, name) {
             Ok(file) => {
                 let size = file.size();
@@ -315,7 +297,7 @@ impl App for SendFile {
 }
 
 /// Fetches one file, as `recvfile` does.
-pub struct RecvFile {
+pub(crate) struct RecvFile {
     name: Vec<u8>,
     part: Option<Part>,
     inbox: Vec<u8>,
@@ -326,7 +308,7 @@ pub struct RecvFile {
 
 impl RecvFile {
     /// Will fetch `name` to `local`, which may exist and is then replaced.
-    pub fn new(name: &[u8], local: &Path) -> Result<Self, TransferError> {
+    pub(crate) fn new(name: &[u8], local: &Path) -> Result<Self, TransferError> {
         check_name(name, NAME_MAX)?;
         Ok(Self {
             name: name.to_vec(),
@@ -339,7 +321,7 @@ impl RecvFile {
     }
 
     /// Bytes fetched, or why not.
-    pub fn result(mut self) -> Result<u64, TransferError> {
+    pub(crate) fn result(mut self) -> Result<u64, TransferError> {
         let lost = || TransferError::new(Exit::ConnectionLost, "the session never ended");
         self.result.take().unwrap_or_else(|| Err(lost()))
     }
@@ -350,7 +332,7 @@ impl RecvFile {
                 return Ok(false);
             };
             let size = i64::from_le_bytes(*size);
-            let name = path::show(&self.name);
+            let name = shown(&self.name);
             self.size = Some(u64::try_from(size).map_err(|_| match size {
                 -1 => {
                     TransferError::new(Exit::SourceMissing, format!("the server has no '{name}'"))
@@ -430,8 +412,9 @@ impl App for RecvFile {
 
 #[cfg(test)]
 mod tests {
+    use farhaul_transfer::server::Access;
+
     use super::*;
-    use crate::wire::Access;
 
     fn server(folder: &Path, access: Access) -> SendFile {
         let share = Share::open("s", folder, access).unwrap();
@@ -462,7 +445,7 @@ mod tests {
             assert!(
                 Shared::open(&reader.shares, name).is_err(),
                 "{}",
-                path::show(name)
+                shown(name)
             );
         }
         let writer = server(folder.path(), Access::Write);
