@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 mod _farhaul {
     use std::ffi::OsString;
 
-    use farhaul::{Extras, embed};
+    use farhaul::{ExitRow, Extras, embed};
     use pyo3::prelude::*;
 
     #[pymodule_export]
@@ -35,8 +35,8 @@ mod _farhaul {
     /// The table of exit codes.
     #[pyfunction]
     fn exits() -> Vec<Row> {
-        let row = |e: embed::ExitRow| (e.code, e.name, e.retryable, e.meaning, e.fix);
-        embed::exits().map(row).collect()
+        let row = |e: ExitRow| (e.code, e.name, e.retryable, e.meaning, e.fix);
+        farhaul::exits().map(row).collect()
     }
 
     /// A flag of a command: name, whether it takes a value, whether it may go without, whether it may be repeated, values

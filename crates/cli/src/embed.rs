@@ -10,7 +10,7 @@ use clap::FromArgMatches as _;
 use farhaul_transfer::Exit;
 use serde_json::Value;
 
-pub use crate::app::console::{Cancel, Console, Level, Tell};
+use crate::app::console::Console;
 use crate::{
     Cli, cmd, config,
     exit::Failure,
@@ -24,7 +24,6 @@ pub use farhaul_transfer::{
 
 #[cfg(feature = "lab")]
 pub use crate::cmd::{Simulation, cells, simulate};
-pub use crate::exit::{ExitRow, Failed, exits};
 
 /// The commands that can be run so.
 pub const COMMANDS: [&str; 6] = ["bench", "cp", "doctor", "ls", "protocols", "serve"];
@@ -76,10 +75,10 @@ pub fn flags(words: &[String]) -> Vec<Flag> {
 ///
 /// # Errors
 /// As the command fails. Copies from and to pipes are refused: the standard input and output are this program's.
-pub fn run(words: &[OsString], console: &Arc<dyn Console>) -> Result<Value, Failed> {
+pub fn run(words: &[OsString], console: &Arc<dyn Console>) -> Result<Value, Failure> {
     let line = without_those_off(words);
     let command = command(&line, &**console)?;
-    Ok(cmd::object(command, &line, console)?)
+    cmd::object(command, &line, console)
 }
 
 /// Runs the session of `reads` with the server of the place that the words of an `ls` name, by its flags, until it is closed.
@@ -87,19 +86,15 @@ pub fn run(words: &[OsString], console: &Arc<dyn Console>) -> Result<Value, Fail
 ///
 /// # Errors
 /// As the command fails.
-pub fn read(words: &[OsString], console: &dyn Console, reads: &Reads) -> Result<(), Failed> {
+pub fn read(words: &[OsString], console: &dyn Console, reads: &Reads) -> Result<(), Failure> {
     let line = without_those_off(words);
     let ended = command(&line, console).and_then(|command| match command {
         cmd::Command::Ls(args) => cmd::read(&args, reads, &line, console),
         _ => Err(Failure::usage("a session that reads has the flags of ls")),
     });
-    let ended = ended.map_err(Failed::from);
     reads.end(match &ended {
         Ok(()) => TransferError::new(Exit::ConnectionLost, "the session was closed"),
-        Err(failed) => {
-            let code = Exit::of_process(failed.exit.code).unwrap_or(Exit::Internal);
-            TransferError::new(code, failed.text.as_str()).fix(failed.fix.as_str())
-        }
+        Err(failed) => TransferError::new(failed.exit, failed.to_string()).fix(failed.advice()),
     });
     ended
 }
@@ -158,23 +153,11 @@ fn command(line: &Line, console: &dyn Console) -> Result<cmd::Command, Failure> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Cancel;
 
-    /// A program that never ends a command.
-    struct Deaf(Cancel);
-
-    impl Console for Deaf {
-        fn event(&self, _event: &Value) {}
-
-        fn message(&self, _level: Level, _text: &str) {}
-
-        fn cancel(&self) -> Option<&Cancel> {
-            Some(&self.0)
-        }
-    }
-
-    fn run_words(words: &[&str]) -> Result<Value, Failed> {
+    fn run_words(words: &[&str]) -> Result<Value, Failure> {
         let words: Vec<OsString> = words.iter().map(Into::into).collect();
-        let console: Arc<dyn Console> = Arc::new(Deaf(Cancel::new()));
+        let console: Arc<dyn Console> = Arc::new(Cancel::new());
         run(&words, &console)
     }
 
@@ -201,7 +184,7 @@ mod tests {
             (&["cp", "/nonexistent", "h::s/x"], 3, "/nonexistent"),
         ] {
             let failed = run_words(words).unwrap_err();
-            assert_eq!(failed.exit.code, code, "{words:?}: {}", failed.text);
+            assert_eq!(failed.exit.number(), code, "{words:?}: {}", failed.text);
             assert!(failed.text.contains(text), "{words:?}: {}", failed.text);
         }
     }

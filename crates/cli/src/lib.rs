@@ -60,14 +60,10 @@ pub use crate::{
         console::{Answer, Cancel, Console, Level},
         copy::{Copied, Request, copy},
     },
-    exit::{ExitRow, Failed},
+    exit::{ExitRow, Failure, exits},
     extras::Extras,
 };
-use crate::{
-    exit::{Exit, Failure},
-    line::Line,
-    terminal::Terminal,
-};
+use crate::{exit::Exit, line::Line, terminal::Terminal};
 /// Files, options and summaries of copies.
 pub use farhaul_transfer as transfer;
 

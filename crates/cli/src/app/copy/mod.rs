@@ -41,7 +41,7 @@ pub(crate) use self::{
 use crate::{
     app::console::{Console, Level},
     connect::{Attempt, Carrier, internal},
-    exit::{Exit, Failed, Failure},
+    exit::{Exit, Failure},
     interrupt::Ending,
     keys::{self, Known},
     reach::KnownBy,
@@ -60,7 +60,7 @@ use crate::{
 /// ```
 /// use std::{ffi::OsString, fs, os::unix::fs::PermissionsExt as _, sync::{Arc, mpsc}, thread};
 ///
-/// use farhaul::{Cancel, Console, Level, Request, embed};
+/// use farhaul::{Cancel, Console, Request, embed};
 /// use serde_json::Value;
 ///
 /// /// Hands events on, and leaves messages aside.
@@ -73,7 +73,6 @@ use crate::{
 ///     fn event(&self, event: &Value) {
 ///         let _nobody_waits = self.events.send(event.clone());
 ///     }
-///     fn message(&self, _level: Level, _text: &str) {}
 ///     fn cancel(&self) -> Option<&Cancel> {
 ///         Some(&self.cancel)
 ///     }
@@ -114,8 +113,14 @@ use crate::{
 /// # Ok(())
 /// # }
 /// ```
-pub fn copy(request: Request, console: &Arc<dyn Console>) -> Result<Copied, Failed> {
-    Ok(run(request, console)?)
+pub fn copy(request: Request, console: &Arc<dyn Console>) -> Result<Copied, Failure> {
+    let mut run = Run::new(request, console);
+    let readable = run.request.job.readable();
+    readable.map_err(|e| run.failure(None, &e))?;
+    if run.request.ordered.is_none() {
+        run.through_ssh(&run.request.call.clone())?;
+    }
+    run.copied()
 }
 
 /// Result of a copy.
@@ -127,17 +132,6 @@ pub struct Copied {
     pub object: Value,
     /// The summary in words.
     pub lines: Vec<String>,
-}
-
-/// Copies, and through ssh where that is the way.
-pub(crate) fn run(request: Request, console: &Arc<dyn Console>) -> Result<Copied, Failure> {
-    let mut run = Run::new(request, console);
-    let readable = run.request.job.readable();
-    readable.map_err(|e| run.failure(None, &e))?;
-    if run.request.ordered.is_none() {
-        run.through_ssh(&run.request.call.clone())?;
-    }
-    run.copied()
 }
 
 /// Highest number of failures, and of warnings, that people are told.

@@ -31,7 +31,7 @@ fn the_first_pattern_decides_as_in_rsync() {
     let e = patterns(&["--exclude=*.log", "--include=keep.log"]).rules();
     let e = e.unwrap_err();
     assert!(
-        e.advice()
+        e.fix
             .contains("write --include 'keep.log' before the --exclude"),
         "{e}"
     );
