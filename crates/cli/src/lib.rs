@@ -31,6 +31,7 @@ mod examples;
 mod exit;
 mod extras;
 mod figure;
+mod given;
 mod habit;
 mod interrupt;
 mod keys;
