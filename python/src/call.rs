@@ -27,7 +27,7 @@ use std::{
 
 use farhaul::{
     Cancel, Console, Failure, Level,
-    embed::{self, Simulation},
+    calls::{self, Simulation},
 };
 use pyo3::{
     exceptions::{PyRuntimeError, PyValueError},
@@ -113,7 +113,7 @@ impl Call {
     /// Result of the call, once it has ended: JSON, and the series of flows and of cross traffic of
     /// simulations. Raises what a law raised, and an exception of `farhaul.errors` as the command
     /// fails.
-    fn result(&self, py: Python<'_>) -> PyResult<Given> {
+    fn result(&self, py: Python<'_>) -> PyResult<Returned> {
         let Some(ended) = unpoisoned(&self.ended).take() else {
             return Err(PyValueError::new_err(
                 "it has not ended, or its result was taken",
@@ -156,7 +156,7 @@ impl Console for PyConsole {
 }
 
 /// Result of a call: JSON, and two tables.
-type Given = (String, Option<(Py<Table>, Py<Table>)>);
+type Returned = (String, Option<(Py<Table>, Py<Table>)>);
 
 impl Call {
     /// Begins `work`, whose console sends to the inbox.
@@ -262,11 +262,38 @@ pub(crate) fn made(py: Python<'_>, code: u8, text: &str, fix: &str, object: &str
     }
 }
 
-/// Starts the command `words`, whose `--json` is what it gives; with events of `progress` if somebody takes them.
+/// A command and its arguments, as Python hands them over.
+#[derive(FromPyObject)]
+pub(crate) struct Command(String, Vec<(String, Given)>, Vec<OsString>);
+
+/// Value of a keyword.
+#[derive(FromPyObject)]
+enum Given {
+    Switch(bool),
+    Text(OsString),
+}
+
+impl From<Command> for calls::Call {
+    fn from(Command(command, flags, places): Command) -> Self {
+        let value = |given| match given {
+            Given::Switch(is_on) => calls::Value::Switch(is_on),
+            Given::Text(text) => calls::Value::Text(text),
+        };
+        let flags = flags.into_iter();
+        Self {
+            command,
+            flags: flags.map(|(name, given)| (name, value(given))).collect(),
+            places,
+        }
+    }
+}
+
+/// Starts a command, whose `--json` is what it gives; with events of `progress` if somebody takes them.
 #[pyfunction]
-pub(crate) fn start(words: Vec<OsString>, progress: bool) -> PyResult<Call> {
+pub(crate) fn start(command: Command, progress: bool) -> PyResult<Call> {
     let events = if progress { Events::All } else { Events::Few };
-    Call::of_command(events, move |console| embed::run(&words, console))
+    let command = calls::Call::from(command);
+    Call::of_command(events, move |console| command.run(console))
 }
 
 /// Arguments of `simulate`.
@@ -302,7 +329,7 @@ impl Asked {
 #[expect(clippy::needless_pass_by_value, reason = "it comes from Python")]
 pub(crate) fn cells(py: Python<'_>, asked: Asked) -> PyResult<String> {
     let laws = Laws::new(&asked.laws, &Cancel::new())?;
-    let found = text_of(&asked, &laws).and_then(|text| embed::cells(&asked.about(&text)));
+    let found = text_of(&asked, &laws).and_then(|text| calls::cells(&asked.about(&text)));
     match found {
         Ok(cells) => Ok(cells.to_string()),
         Err(failed) => Err(error(py, &failed)),
@@ -317,7 +344,7 @@ pub(crate) fn simulate(asked: Asked) -> PyResult<Call> {
     Call::begin(cancel, Events::All, move |console| {
         let series = Collected::beside(!laws.is_empty());
         let result = text_of(&asked, &laws)
-            .and_then(|text| embed::simulate(&asked.about(&text), &**console, &series));
+            .and_then(|text| calls::simulate(&asked.about(&text), &**console, &series));
         Ended {
             result: result.map(|object| laws.renamed(object)),
             series: Some(series.into()),

@@ -1,7 +1,7 @@
 //! Command line of farhaul: arguments in, one command run, one exit code out. A program of one's
 //! own that calls [`main`] has every command of farhaul. Its [`Extras`] add protocols and
-//! congestion laws to all of them. A program that calls [`embed::run`] has single commands inside
-//! itself; [`copy`] is the copy without the command line.
+//! congestion laws to all of them. A program that makes a [`calls::Call`] has a single command
+//! inside itself; [`copy`] is the copy without the command line.
 //!
 //! With `--json` stdout carries exactly one valid object, also when the arguments are wrong; text
 //! for people then goes to stderr.
@@ -21,12 +21,12 @@ mod out;
 
 mod app;
 mod bar;
+pub mod calls;
 mod child;
 mod cmd;
 mod config;
 mod connect;
 mod control;
-pub mod embed;
 mod examples;
 mod exit;
 mod extras;

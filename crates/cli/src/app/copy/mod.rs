@@ -58,9 +58,9 @@ use crate::{
 /// A server of one folder, and a copy to it, with keys of their own:
 ///
 /// ```
-/// use std::{ffi::OsString, fs, os::unix::fs::PermissionsExt as _, sync::{Arc, mpsc}, thread};
+/// use std::{fs, os::unix::fs::PermissionsExt as _, sync::{Arc, mpsc}, thread};
 ///
-/// use farhaul::{Cancel, Console, Request, embed};
+/// use farhaul::{Cancel, Console, Request, calls::{self, Call}};
 /// use serde_json::Value;
 ///
 /// /// Hands events on, and leaves messages aside.
@@ -92,14 +92,19 @@ use crate::{
 /// let (events, heard) = mpsc::channel();
 /// let cancel = Cancel::new();
 /// let console: Arc<dyn Console> = Arc::new(Quiet { events, cancel: cancel.clone() });
-/// let words = format!(
-///     "serve --listen=127.0.0.1:0 --allow=any --control=off --quiet --identity={} --share=in={}:rw",
-///     theirs.display(),
-///     to.display()
-/// );
-/// let words: Vec<_> = words.split(' ').map(OsString::from).collect();
+/// let mut serve = Call { command: "serve".into(), ..Call::default() };
+/// let share = format!("in={}:rw", to.display());
+/// for (flag, value) in [
+///     ("listen", "127.0.0.1:0".into()),
+///     ("allow", "any".into()),
+///     ("control", "off".into()),
+///     ("identity", theirs.into_os_string()),
+///     ("share", share.into()),
+/// ] {
+///     serve.flags.push((flag.into(), calls::Value::Text(value)));
+/// }
 /// let around = Arc::clone(&console);
-/// let server = thread::spawn(move || embed::run(&words, &around));
+/// let server = thread::spawn(move || serve.run(&around));
 /// let listening = heard.recv()?;
 /// let place = format!("{}::in/", listening["address"].as_str().unwrap_or_default());
 ///
