@@ -11,11 +11,6 @@
     clippy::print_stdout,
     reason = "they panic when nobody reads"
 )]
-#![cfg_attr(
-    not(feature = "lab"),
-    allow(dead_code, reason = "parts that only the laboratory uses")
-)]
-
 #[macro_use]
 mod out;
 
@@ -30,6 +25,7 @@ mod control;
 mod examples;
 mod exit;
 mod extras;
+#[cfg(feature = "lab")]
 mod figure;
 mod given;
 mod habit;

@@ -1,7 +1,7 @@
 //! A command line: the words of the process, or those that another program gives, and what they mean by the definition of
 //! the commands and the user's defaults.
 
-use std::{env, ffi::OsString, io, path::PathBuf, sync::OnceLock};
+use std::{env, ffi::OsString, sync::OnceLock};
 
 use clap::{ArgMatches, Command};
 
@@ -27,7 +27,8 @@ pub(crate) fn words() -> Vec<OsString> {
 }
 
 /// A program that runs this command line.
-pub(crate) fn program() -> io::Result<PathBuf> {
+#[cfg(feature = "lab")]
+pub(crate) fn program() -> std::io::Result<std::path::PathBuf> {
     match WORDS.get().and_then(|words| words.first()) {
         Some(program) => Ok(program.into()),
         None => env::current_exe(),
