@@ -9,7 +9,7 @@ use crate::{
     app::console::{Console, Level},
     config,
     exit::Failure,
-    habit,
+    habit, keys,
 };
 
 /// Words of the process's command line, where they are not the process's arguments.
@@ -69,6 +69,9 @@ impl Line {
     /// The definition with the user's defaults in it. What prints help or the version, and the commands that take no
     /// defaults, must work where these are broken.
     pub(crate) fn with_defaults(&self, console: &dyn Console) -> Result<Command, Failure> {
+        for text in keys::unusable() {
+            console.message(Level::Important, &format!("farhaul: warning: {text}"));
+        }
         if self.command().to_str().is_some_and(config::takes_none) {
             return Ok(self.definition());
         }

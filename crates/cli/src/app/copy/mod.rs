@@ -152,6 +152,9 @@ pub(crate) fn warn(summary: &Summary, console: &dyn Console) {
     }
 }
 
+/// Signal by which a program ends whose reader is gone.
+const PIPE: u8 = 13;
+
 /// One invocation.
 struct Run {
     request: Request,
@@ -201,7 +204,10 @@ impl Run {
     fn copied(&mut self) -> Result<Copied, Failure> {
         let Outcome { mut summary, error } = self.attempts()?;
         summary.max_rate = self.request.options.max_rate;
-        self.pipe.end_if_closed();
+        if self.pipe.is_closed() {
+            // As `cat` ends whose reader is gone: there is nothing to say.
+            return Err(Failure::new(Exit::Signal(PIPE), ""));
+        }
         match error {
             Some(e) => Err(self.failure(Some(&summary), &e)),
             None => Ok(Copied {
