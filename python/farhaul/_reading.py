@@ -25,14 +25,14 @@ Ask = Callable[[_farhaul.Reads], int]
 class Session:
     """A session that was opened."""
 
-    def __init__(self, words: Sequence[str]) -> None:
+    def __init__(self, command: _farhaul.Command) -> None:
         self._waiting: dict[int, Future[Any]] = {}
         self._lock = threading.Lock()
         self._asked = False
         self._closed = False
 
         def start() -> _farhaul.Call:
-            call, self.reads = _farhaul.read_session(list(words))
+            call, self.reads = _farhaul.read_session(command)
             return call
 
         self._call = _calls.begin(start, None)

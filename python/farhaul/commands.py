@@ -62,7 +62,7 @@ class Bench(Report):
 @functools.cache
 def _keywords(command: str) -> frozenset[str]:
     """The flags of a command as keywords."""
-    return frozenset(flag[0].replace("-", "_") for flag in _farhaul.flags(command.split()))
+    return frozenset(flag[0].replace("-", "_") for flag in _farhaul.flags(command))
 
 
 def _check(command: str, given: Iterable[str]) -> None:
@@ -74,26 +74,22 @@ def _check(command: str, given: Iterable[str]) -> None:
             raise TypeError(f"'{name}' is no flag of `farhaul {command}`{hint}")
 
 
-def _flags(command: str, given: Mapping[str, Any]) -> Iterable[str]:
-    _check(command, given)
-    for name, value in given.items():
-        flag = "--" + name.rstrip("_").replace("_", "-")
-        if value is None:
-            continue
-        if value is False:
-            # Whatever is configured.
-            yield f"{flag}=false"
-        elif value is True:
-            yield flag
-        elif isinstance(value, (list, tuple)):
-            for one in value:
-                yield f"{flag}={os.fspath(one) if isinstance(one, os.PathLike) else one}"
-        else:
-            yield f"{flag}={os.fspath(value) if isinstance(value, os.PathLike) else value}"
+def _command(name: str, keywords: Mapping[str, Any], places: Iterable[Place] = (), **own: bool) -> _farhaul.Command:
+    """A command with its flags by keywords, and those that the call gives it."""
+    _check(name, keywords)
+    flags = list(own.items())
+    for keyword, given in keywords.items():
+        flag = keyword.rstrip("_").replace("_", "-")
+        for value in given if isinstance(given, (list, tuple)) else [given]:
+            if isinstance(value, os.PathLike):
+                flags.append((flag, os.fspath(value)))
+            elif value is not None:
+                flags.append((flag, value if isinstance(value, bool) else str(value)))
+    return name, flags, [os.fspath(place) for place in places]
 
 
-def _run(words: Sequence[str], progress: Progress | None, cancel: Cancel | None) -> Report:
-    text, _ = _calls.run(lambda: _farhaul.start(list(words), progress is not None), progress, cancel)
+def _run(command: _farhaul.Command, progress: Progress | None, cancel: Cancel | None) -> Report:
+    text, _ = _calls.run(lambda: _farhaul.start(command, progress is not None), progress, cancel)
     return Report(json.loads(text))
 
 
@@ -114,15 +110,13 @@ def copy(
     An interrupt, ``cancel`` or an exception of ``progress`` ends the copy; the same call continues it.
     """
     sources = [source] if isinstance(source, (str, os.PathLike)) else list(source)
-    places = [os.fspath(place) for place in (*sources, destination)]
-    words = ["cp", "--json", "--quiet", *_flags("cp", flags), "--", *places]
-    return _run(words, progress, cancel)
+    command = _command("cp", flags, (*sources, destination), json=True, quiet=True)
+    return _run(command, progress, cancel)
 
 
 def ls(*places: Place, cancel: Cancel | None = None, **flags: Unpack[LsFlags]) -> Report:
     """Lists what can be fetched from a server, as ``farhaul ls`` does."""
-    words = ["ls", "--json", *_flags("ls", flags), "--", *[os.fspath(place) for place in places]]
-    return _run(words, None, cancel)
+    return _run(_command("ls", flags, places, json=True), None, cancel)
 
 
 def bench(
@@ -132,26 +126,26 @@ def bench(
 
     ``progress`` is called with an event ``connected`` and one ``interval`` per interval (1 s).
     """
-    return Bench(_run(["bench", "--json", *_flags("bench", flags), "--", host], progress, cancel))
+    return Bench(_run(_command("bench", flags, [host], json=True), progress, cancel))
 
 
 def doctor(host: str | None = None, *, cancel: Cancel | None = None, **flags: Unpack[DoctorFlags]) -> Report:
     """Tests this machine, and the way to ``host``, as ``farhaul doctor`` does."""
-    named = [] if host is None else ["--", host]
-    return _run(["doctor", "--json", *_flags("doctor", flags), *named], None, cancel)
+    named = [] if host is None else [host]
+    return _run(_command("doctor", flags, named, json=True), None, cancel)
 
 
 def protocols(**flags: Unpack[ProtocolsFlags]) -> Report:
     """The protocols and congestion laws that there are."""
-    return _run(["protocols", "--json", *_flags("protocols", flags)], None, None)
+    return _run(_command("protocols", flags, json=True), None, None)
 
 
 class _Listening:
     """A server that runs in this process until it is stopped, or until the interpreter ends."""
 
-    def __init__(self, words: Sequence[str]) -> None:
+    def __init__(self, command: _farhaul.Command) -> None:
         self._process = os.getpid()
-        self._call = _calls.begin(lambda: _farhaul.start(list(words), False), None)
+        self._call = _calls.begin(lambda: _farhaul.start(command, False), None)
         self._stopped = False
         try:
             self._at = self._wait()
@@ -227,9 +221,9 @@ def serve(
     flags.setdefault("control", "off")
     named = [f"{name}={os.fspath(path)}" for name, path in shares.items()]
     allowed = [allow] if isinstance(allow, str) else list(allow)
-    return Server(["serve", "--quiet", *_flags("serve", {"share": named, "allow": allowed, **flags})])
+    return Server(_command("serve", {"share": named, "allow": allowed, **flags}, quiet=True))
 
 
 def bench_server(**flags: Unpack[BenchServeFlags]) -> BenchServer:
     """Answers ``bench()`` until it is stopped, as ``farhaul bench serve`` does."""
-    return BenchServer(["bench", "serve", "--json", *_flags("bench serve", flags)])
+    return BenchServer(_command("bench serve", flags, json=True))

@@ -31,7 +31,7 @@ from fsspec.callbacks import DEFAULT_CALLBACK, Callback  # type: ignore[import-u
 from fsspec.spec import AbstractBufferedFile  # type: ignore[import-untyped]
 
 from . import _farhaul, errors
-from .commands import _check, _flags, copy
+from .commands import _check, _command, copy
 from ._reading import Ask, Session
 
 #: Bytes of one request.
@@ -166,7 +166,7 @@ class FarhaulFileSystem(AsyncFileSystem):  # type: ignore[misc]
     def _open_session(self, opening: Future[Session]) -> None:
         flags = {name: self._given[name] for name in _OF_LS if name in self._given}
         try:
-            opening.set_result(Session(["ls", *_flags("ls", flags), "--", f"{self._server}::"]))
+            opening.set_result(Session(_command("ls", flags, [f"{self._server}::"])))
         except errors.AuthError as error:
             opening.set_exception(DeniedError(error.text, error.fix, error.report))
         except BaseException as error:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._calls import Cancel, Progress
 from ._executors import run_all
-from .commands import Place, Report, _run, copy
+from .commands import Place, Report, _command, _run, copy
 from .errors import Error, Interrupted, _usage
 
 if TYPE_CHECKING:
@@ -100,4 +100,4 @@ def _merged(reports: dict[int, dict[str, Any]]) -> Report:
             file = Path(folder, f"{index}.json")
             file.write_text(json.dumps(report))
             files.append(str(file))
-        return _run(["cp", "--merge", "--json", "--", *files], None, None)
+        return _run(_command("cp", {}, files, merge=True, json=True), None, None)

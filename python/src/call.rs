@@ -25,7 +25,10 @@ use std::{
     time::Duration,
 };
 
-use farhaul::embed::{self, Cancel, Console, Failed, Level, Simulation, Tell};
+use farhaul::{
+    Cancel, Console, Failure, Level,
+    calls::{self, Simulation},
+};
 use pyo3::{
     exceptions::{PyRuntimeError, PyValueError},
     prelude::*,
@@ -57,14 +60,14 @@ enum Said {
 
 /// Ending of a call.
 struct Ended {
-    result: Result<Value, Failed>,
+    result: Result<Value, Failure>,
     series: Option<Tables>,
     /// Exception that a law of the call raised.
     raised: Option<PyErr>,
 }
 
 impl Ended {
-    const fn without_series(result: Result<Value, Failed>) -> Self {
+    const fn without_series(result: Result<Value, Failure>) -> Self {
         Self {
             result,
             series: None,
@@ -110,7 +113,7 @@ impl Call {
     /// Result of the call, once it has ended: JSON, and the series of flows and of cross traffic of
     /// simulations. Raises what a law raised, and an exception of `farhaul.errors` as the command
     /// fails.
-    fn result(&self, py: Python<'_>) -> PyResult<Given> {
+    fn result(&self, py: Python<'_>) -> PyResult<Returned> {
         let Some(ended) = unpoisoned(&self.ended).take() else {
             return Err(PyValueError::new_err(
                 "it has not ended, or its result was taken",
@@ -128,13 +131,19 @@ impl Call {
 
 /// The program around a command: what it shows goes to the inbox of its call.
 struct PyConsole {
-    tell: Tell,
+    events: Events,
+    inbox: SyncSender<Said>,
     cancel: Cancel,
 }
 
 impl Console for PyConsole {
     fn event(&self, event: &Value) {
-        (self.tell)(event);
+        // Nobody may listen any more.
+        match self.events {
+            Events::All => drop(self.inbox.send(Said::Event(event.to_string()))),
+            Events::Few if event["type"] == "progress" || event["type"] == "file" => {}
+            Events::Few => drop(self.inbox.try_send(Said::Event(event.to_string()))),
+        }
     }
 
     fn message(&self, _level: Level, text: &str) {
@@ -147,19 +156,29 @@ impl Console for PyConsole {
 }
 
 /// Result of a call: JSON, and two tables.
-type Given = (String, Option<(Py<Table>, Py<Table>)>);
+type Returned = (String, Option<(Py<Table>, Py<Table>)>);
 
 impl Call {
-    /// Begins `work`, which gets the receiver of its events.
+    /// Begins `work`, whose console sends to the inbox.
     fn begin(
         cancel: Cancel,
         events: Events,
-        work: impl FnOnce(&Tell) -> Ended + Send + 'static,
+        work: impl FnOnce(&Arc<dyn Console>) -> Ended + Send + 'static,
     ) -> PyResult<Self> {
         let (outbox, inbox) = mpsc::sync_channel(WAITING);
+        let console: Arc<dyn Console> = Arc::new(PyConsole {
+            events,
+            inbox: outbox.clone(),
+            cancel: cancel.clone(),
+        });
         let thread = thread::Builder::new()
             .name("farhaul".into())
-            .spawn(move || end(work, events, &outbox))?;
+            .spawn(move || {
+                let ended = catch_unwind(AssertUnwindSafe(|| work(&console)));
+                let ended =
+                    ended.unwrap_or_else(|panic| Ended::without_series(Err(fault(&*panic))));
+                let _unheard = outbox.send(Said::Ended(Box::new(ended)));
+            })?;
         Ok(Self {
             inbox: Mutex::new(Some(inbox)),
             ended: Mutex::new(None),
@@ -173,14 +192,10 @@ impl Call {
     /// Begins `command`.
     pub(crate) fn of_command(
         events: Events,
-        command: impl FnOnce(&Arc<dyn Console>) -> Result<Value, Failed> + Send + 'static,
+        command: impl FnOnce(&Arc<dyn Console>) -> Result<Value, Failure> + Send + 'static,
     ) -> PyResult<Self> {
-        let cancel = Cancel::new();
-        let own = cancel.clone();
-        Self::begin(cancel, events, |tell| {
-            let (tell, cancel) = (Arc::clone(tell), own);
-            let console: Arc<dyn Console> = Arc::new(PyConsole { tell, cancel });
-            Ended::without_series(command(&console))
+        Self::begin(Cancel::new(), events, |console| {
+            Ended::without_series(command(console))
         })
     }
 
@@ -220,36 +235,19 @@ impl Drop for Call {
     }
 }
 
-/// Does `work` to its end, whatever that is.
-fn end(work: impl FnOnce(&Tell) -> Ended, events: Events, outbox: &SyncSender<Said>) {
-    let inbox = outbox.clone();
-    let tell: Tell = Arc::new(move |event| {
-        // Nobody may listen any more.
-        match events {
-            Events::All => drop(inbox.send(Said::Event(event.to_string()))),
-            Events::Few if event["type"] == "progress" || event["type"] == "file" => {}
-            Events::Few => drop(inbox.try_send(Said::Event(event.to_string()))),
-        }
-    });
-    let ended = catch_unwind(AssertUnwindSafe(|| work(&tell)));
-    let ended = ended.unwrap_or_else(|panic| Ended::without_series(Err(fault(&*panic))));
-    let _unheard = outbox.send(Said::Ended(Box::new(ended)));
-}
-
 /// A panic as the row `internal` of the table of exit codes.
-fn fault(panic: &(dyn Any + Send)) -> Failed {
+fn fault(panic: &(dyn Any + Send)) -> Failure {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    Failed::internal(format!(
-        "a fault of farhaul: {}",
-        text.unwrap_or("it panicked")
-    ))
+    let text = text.unwrap_or("it panicked");
+    Failure::internal(&format_args!("a fault of farhaul: {text}"))
 }
 
 /// The exception of a failure.
-fn error(py: Python<'_>, failed: &Failed) -> PyErr {
-    let object = failed.object.to_string();
-    made(py, failed.exit.code, &failed.text, &failed.fix, &object)
+fn error(py: Python<'_>, failed: &Failure) -> PyErr {
+    let object = failed.object().to_string();
+    let (code, text) = (failed.exit.number(), failed.to_string());
+    made(py, code, &text, failed.advice(), &object)
 }
 
 /// The exception of a row of the table of exit codes, which `farhaul.errors` makes.
@@ -264,11 +262,38 @@ pub(crate) fn made(py: Python<'_>, code: u8, text: &str, fix: &str, object: &str
     }
 }
 
-/// Starts the command `words`, whose `--json` is what it gives; with events of `progress` if somebody takes them.
+/// A command and its arguments, as Python hands them over.
+#[derive(FromPyObject)]
+pub(crate) struct Command(String, Vec<(String, Given)>, Vec<OsString>);
+
+/// Value of a keyword.
+#[derive(FromPyObject)]
+enum Given {
+    Switch(bool),
+    Text(OsString),
+}
+
+impl From<Command> for calls::Call {
+    fn from(Command(command, flags, places): Command) -> Self {
+        let value = |given| match given {
+            Given::Switch(is_on) => calls::Value::Switch(is_on),
+            Given::Text(text) => calls::Value::Text(text),
+        };
+        let flags = flags.into_iter();
+        Self {
+            command,
+            flags: flags.map(|(name, given)| (name, value(given))).collect(),
+            places,
+        }
+    }
+}
+
+/// Starts a command, whose `--json` is what it gives; with events of `progress` if somebody takes them.
 #[pyfunction]
-pub(crate) fn start(words: Vec<OsString>, progress: bool) -> PyResult<Call> {
+pub(crate) fn start(command: Command, progress: bool) -> PyResult<Call> {
     let events = if progress { Events::All } else { Events::Few };
-    Call::of_command(events, move |console| embed::run(&words, console))
+    let command = calls::Call::from(command);
+    Call::of_command(events, move |console| command.run(console))
 }
 
 /// Arguments of `simulate`.
@@ -304,7 +329,7 @@ impl Asked {
 #[expect(clippy::needless_pass_by_value, reason = "it comes from Python")]
 pub(crate) fn cells(py: Python<'_>, asked: Asked) -> PyResult<String> {
     let laws = Laws::new(&asked.laws, &Cancel::new())?;
-    let found = text_of(&asked, &laws).and_then(|text| embed::cells(&asked.about(&text)));
+    let found = text_of(&asked, &laws).and_then(|text| calls::cells(&asked.about(&text)));
     match found {
         Ok(cells) => Ok(cells.to_string()),
         Err(failed) => Err(error(py, &failed)),
@@ -316,11 +341,10 @@ pub(crate) fn cells(py: Python<'_>, asked: Asked) -> PyResult<String> {
 pub(crate) fn simulate(asked: Asked) -> PyResult<Call> {
     let cancel = Cancel::new();
     let laws = Laws::new(&asked.laws, &cancel)?;
-    let own = cancel.clone();
-    Call::begin(cancel, Events::All, move |tell| {
+    Call::begin(cancel, Events::All, move |console| {
         let series = Collected::beside(!laws.is_empty());
         let result = text_of(&asked, &laws)
-            .and_then(|text| embed::simulate(&asked.about(&text), &own, tell, &series));
+            .and_then(|text| calls::simulate(&asked.about(&text), &**console, &series));
         Ended {
             result: result.map(|object| laws.renamed(object)),
             series: Some(series.into()),
@@ -338,11 +362,11 @@ pub(crate) fn to_toml(document: &str) -> PyResult<String> {
 }
 
 /// The scenario as TOML, in which Python laws have the names under which they are registered.
-fn text_of(asked: &Asked, laws: &Laws) -> Result<String, Failed> {
+fn text_of(asked: &Asked, laws: &Laws) -> Result<String, Failure> {
     if !asked.is_json {
         return Ok(asked.text.clone());
     }
-    let refused = |e: &dyn fmt::Display| Failed::usage(format!("{}: {e}", asked.file));
+    let refused = |e: &dyn fmt::Display| Failure::usage(format!("{}: {e}", asked.file));
     let document: Value = serde_json::from_str(&asked.text).map_err(|e| refused(&e))?;
     let named = laws.named(document);
     toml::to_string(&named).map_err(|e| refused(&e))

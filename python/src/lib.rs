@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 mod _farhaul {
     use std::ffi::OsString;
 
-    use farhaul::{Extras, embed};
+    use farhaul::{ExitRow, Extras, calls};
     use pyo3::prelude::*;
 
     #[pymodule_export]
@@ -35,24 +35,23 @@ mod _farhaul {
     /// The table of exit codes.
     #[pyfunction]
     fn exits() -> Vec<Row> {
-        let row = |e: embed::ExitRow| (e.code, e.name, e.retryable, e.meaning, e.fix);
-        embed::exits().map(row).collect()
+        let row = |e: ExitRow| (e.code, e.name, e.retryable, e.meaning, e.fix);
+        farhaul::exits().map(row).collect()
     }
 
     /// A flag of a command: name, whether it takes a value, whether it may go without, whether it may be repeated, values
     /// that there are, whether help leaves it out.
     type Flag = (String, bool, bool, bool, Vec<String>, bool);
 
-    /// The flags of the command that these words are.
+    /// The flags of the command of this name.
     #[pyfunction]
-    #[expect(clippy::needless_pass_by_value, reason = "Python hands them over")]
-    fn flags(words: Vec<String>) -> Vec<Flag> {
-        let row = |f: embed::Flag| {
+    fn flags(command: &str) -> Vec<Flag> {
+        let row = |f: calls::Flag| {
             (
                 f.name, f.value.0, f.value.1, f.repeated, f.choices, f.hidden,
             )
         };
-        embed::flags(&words).into_iter().map(row).collect()
+        calls::flags(command).into_iter().map(row).collect()
     }
 
     /// The program: runs the command line `words`, and returns the exit code. For the main thread, whose process ends then.
@@ -64,7 +63,6 @@ mod _farhaul {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-        module.add("MOST_READ", embed::MOST_READ)?;
-        module.add("COMMANDS", embed::COMMANDS)
+        module.add("MOST_READ", calls::MOST_READ)
     }
 }

@@ -1,9 +1,9 @@
 //! Reads ranges of files on a server, and changes entries there, for Python. Python asks for many, and one thread takes the
 //! answers: bytes, entries, or the exception that it is to raise.
 
-use std::{ffi::OsString, process, time::Duration};
+use std::{process, time::Duration};
 
-use farhaul::embed::{self, Change, Found, Listed, Question, Remote, TransferError};
+use farhaul::calls::{self, Change, Found, Listed, Question, Remote, TransferError};
 use pyo3::{
     exceptions::{PyRuntimeError, PyValueError},
     prelude::*,
@@ -11,7 +11,7 @@ use pyo3::{
 };
 use serde_json::Value;
 
-use crate::call::{Call, Events, made};
+use crate::call::{Call, Command, Events, made};
 
 /// Answers taken at a time: their content is copied with the interpreter's lock.
 const AT_A_TIME: usize = 16;
@@ -19,7 +19,7 @@ const AT_A_TIME: usize = 16;
 /// The requests of a session.
 #[pyclass(frozen, weakref, module = "farhaul._farhaul")]
 pub(crate) struct Reads {
-    reads: embed::Reads,
+    reads: calls::Reads,
     process: u32,
 }
 
@@ -29,13 +29,14 @@ type Entry = (Py<PyBytes>, &'static str, u64, u16, i64, u32, Py<PyBytes>);
 /// Answers with their numbers.
 type Answers = Vec<(u32, Py<PyAny>)>;
 
-/// Starts the session that reads from the server that the words of an `ls` name; the call lasts as long.
+/// Starts the session that reads from the server that an `ls` names; the call lasts as long.
 #[pyfunction]
-pub(crate) fn read_session(words: Vec<OsString>) -> PyResult<(Call, Reads)> {
-    let reads = embed::Reads::default();
+pub(crate) fn read_session(command: Command) -> PyResult<(Call, Reads)> {
+    let command = calls::Call::from(command);
+    let reads = calls::Reads::default();
     let own = reads.clone();
     let call = Call::of_command(Events::Few, move |console| {
-        embed::read(&words, &**console, &own)?;
+        command.read(&**console, &own)?;
         Ok(Value::Null)
     })?;
     let process = process::id();

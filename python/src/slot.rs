@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use farhaul::embed::Cancel;
+use farhaul::Cancel;
 use farhaul_congestion::{Law, MakeReceiver};
 use farhaul_core::congestion::{CongestionController, ReceiverLaw};
 use pyo3::{exceptions::PyValueError, prelude::*};

@@ -46,7 +46,7 @@ def stub():
     for command in COMMANDS:
         name = "".join(word.capitalize() for word in command.split())
         lines.append(f"class {name}Flags(TypedDict, total=False):")
-        flags = {flag[0].replace("-", "_"): flag for flag in _farhaul.flags(command.split())}
+        flags = {flag[0].replace("-", "_"): flag for flag in _farhaul.flags(command)}
         shown = [flag for flag in sorted(flags.items()) if flag[0] not in OWN and not flag[1][-1]]
         for word, (_, *of_value, _) in shown:
             lines.append(f"    {word}{'_' * keyword.iskeyword(word)}: {kind(word, *of_value)}")

@@ -25,7 +25,7 @@ const APP: &str = "crates/cli/src/app";
 const AROUND_APP: [&str; 7] = [
     "cmd",
     "bar.rs",
-    "embed.rs",
+    "calls.rs",
     "lib.rs",
     "line.rs",
     "out.rs",

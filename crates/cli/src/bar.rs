@@ -134,8 +134,9 @@ fn lines(
             }
             names.print(&progress, || {});
             last = [last[1], progress.bytes_done()];
-            if style != Style::None {
-                silences.say(&progress, || {});
+            let silence = silences.text(&progress);
+            if let Some(text) = silence.filter(|_| style != Style::None) {
+                errln!("farhaul: {text}");
             }
             if asks_for_progress() {
                 errln!("{}", line(&progress, &last, LOOK, usize::MAX));
@@ -160,7 +161,10 @@ fn bar(progress: Arc<Progress>, stopped: mpsc::Receiver<()>, names: Names) -> Dr
                 marks.remove(0);
             }
             names.print(&progress, || screen.clear());
-            silences.say(&progress, || screen.clear());
+            if let Some(text) = silences.text(&progress) {
+                screen.clear();
+                errln!("farhaul: {text}");
+            }
             if asks_for_progress() {
                 screen.clear();
                 errln!("{}", line(&progress, &marks, TICK, usize::MAX));

@@ -5,11 +5,11 @@ use std::{
     fmt::Display,
     io,
     net::{SocketAddr, ToSocketAddrs as _, UdpSocket},
-    sync::{Arc, OnceLock, PoisonError},
+    sync::{Arc, PoisonError},
     time::Duration,
 };
 
-use farhaul_haul::{Haul, HaulConfig, Identity, Judge, PeerPolicy, PublicKey};
+use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy};
 use farhaul_io::{App, Stop, Waker, client, tunnel::Tunnel};
 use farhaul_transfer::{
     Advice, TransferError,
@@ -21,16 +21,12 @@ use crate::{
     exit::{Exit, Failure},
     reach::{Unreached, refused_key, unopened},
     ssh::Bridge,
-    terminal::Terminal,
-    wait::Wait,
 };
 
 /// Time that a server may take to accept a TCP connection, and to answer.
 const TCP_ANSWER: Duration = Duration::from_secs(5);
 /// Usual time that each address of a server may take to answer.
 pub(crate) const UDP_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time that each address of a server that is asked for its key may take to answer.
-const KEY_ANSWER: Duration = Duration::from_secs(5);
 
 /// Family of a host's addresses that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,44 +245,6 @@ pub(crate) fn udp_or_tunnel<T>(
         // Most servers take no TCP: that is no news where UDP was tried.
         Err((carrier, e)) => Err(failed.unwrap_or_else(|| Failure::from(&no_tunnel(carrier, &e)))),
     }
-}
-
-/// The key that a server shows at the first of its addresses where it answers by UDP, whether it admits this side or not.
-pub(crate) fn server_key(
-    server: &str,
-    identity: &Identity,
-    addresses: &[SocketAddr],
-) -> Result<PublicKey, Failure> {
-    let seen = Arc::new(OnceLock::new());
-    let note = Arc::clone(&seen);
-    let judge = Judge::new(move |key| {
-        // One server has one key.
-        let _first = note.set(*key);
-        true
-    });
-    let visitor = Visitor {
-        server,
-        identity,
-        peers: PeerPolicy::Judge(judge),
-        udp_timeout: KEY_ANSWER,
-        console: &Terminal,
-    };
-    let wait = Wait::for_answer(server);
-    let mut failed = None;
-    for to in addresses {
-        let by = Attempt::At(*to);
-        let asked = visitor.ask(&by, |answer, stop| Probe::shares(answer, Some(stop)));
-        if let Some(key) = seen.get() {
-            return Ok(*key);
-        }
-        failed = asked.err().or(failed);
-        if visitor.console.is_interrupted() {
-            break;
-        }
-    }
-    drop(wait);
-    let failed = failed.unwrap_or_else(|| internal(&"a server without an address or a key"));
-    Err(Failure::from(&failed))
 }
 
 /// Visitor of a server.

@@ -3,124 +3,69 @@
 
 use clap::Command;
 
-/// A command, and a line that can be typed.
-const EXAMPLES: [(&[&str], &str); 45] = [
-    (&["demo"], "farhaul demo ~/dataset"),
-    (&["cp"], "farhaul cp run7/ me@far.example.org:/scratch/"),
-    (&["ls"], "farhaul ls far::scratch/run7"),
-    (&["clean"], "farhaul clean /srv/in --delete"),
-    (&["explain"], "farhaul explain 17"),
-    (
-        &["serve"],
-        "farhaul serve --share scratch=/scratch:rw --allow any",
-    ),
-    (&["key", "gen"], "farhaul key gen"),
-    (&["key", "show"], "farhaul key show"),
-    (
-        &["key", "trust"],
-        "farhaul key trust far:17992 fh-pub1gdndcyt2567c44qmjkqf4q1mdpyxypp771evvgjg28jav29bbt1yceqa",
-    ),
-    (&["key", "untrust"], "farhaul key untrust far:17992"),
-    (&["key", "list"], "farhaul key list"),
-    (
-        &["ticket", "new"],
-        "farhaul ticket new --config /etc/farhaul/serve.toml --share data/run7 --ttl 24h --uses 1",
-    ),
-    (&["ticket", "list"], "farhaul ticket list --json"),
-    (&["ticket", "revoke"], "farhaul ticket revoke gdndcyt2"),
-    (&["top"], "farhaul top --json"),
-    (&["ctl", "rate"], "farhaul ctl rate 3 500Mbit"),
-    (&["ctl", "pause"], "farhaul ctl pause all"),
-    (&["ctl", "resume"], "farhaul ctl resume all"),
-    (&["bench"], "farhaul bench far -t 60 -R --json"),
-    (
-        &["bench", "serve"],
-        "farhaul bench serve --listen 0.0.0.0:17992",
-    ),
-    (
-        &["compat", "rbudp", "sendfile"],
-        "farhaul compat rbudp sendfile --share data=/srv/data:ro --rate 5Gbit --payload 8800",
-    ),
-    (
-        &["compat", "rbudp", "recvfile"],
-        "farhaul compat rbudp recvfile far data/run7.tar run7.tar --payload 8800",
-    ),
-    (
-        &["compat", "ttp", "serve"],
-        "farhaul compat ttp serve --share data=/srv/data:ro --max-rate 1Gbit",
-    ),
-    (
-        &["compat", "ttp", "get"],
-        "farhaul compat ttp get far data/run7.tar run7.tar --rate 2Gbit --block 8966",
-    ),
-    (&["compat", "ttp", "list"], "farhaul compat ttp list far"),
-    (
-        &["compat", "udt4", "sendfile"],
-        "farhaul compat udt4 sendfile --share data=/srv/data:ro --listen 0.0.0.0:9000",
-    ),
-    (
-        &["compat", "udt4", "recvfile"],
-        "farhaul compat udt4 recvfile far:9000 data/run7.tar run7.tar",
-    ),
-    (
-        &["compat", "udt4", "server"],
-        "farhaul compat udt4 server --one-off",
-    ),
-    (
-        &["compat", "udt4", "client"],
-        "farhaul compat udt4 client far:9000 -t 30 --json",
-    ),
-    (
-        &["wan", "run"],
-        "farhaul wan run --rtt 100ms --loss 1% --far 'iperf3 -s -1' -- iperf3 -c 10.99.0.2",
-    ),
-    (
-        &["wan", "relay"],
-        "farhaul wan relay --listen 127.0.0.1:9000 --to 127.0.0.1:17992 --rtt 100ms --loss 1%",
-    ),
-    (&["wan", "calibrate"], "farhaul wan calibrate --each 5s"),
-    (
-        &["sim"],
-        "farhaul sim --rtt 400ms --loss 2% --rate 10Gbit --secs 180",
-    ),
-    (
-        &["sim", "run"],
-        "farhaul sim run lab/scenarios/two-flows.toml",
-    ),
-    (&["lab", "list"], "farhaul lab list"),
-    (&["lab", "run"], "farhaul lab run kachan-2014 --quick"),
-    (
-        &["lab", "report"],
-        "farhaul lab report kachan-2014 --quick --csv",
-    ),
-    (
-        &["lab", "check"],
-        "farhaul lab check kachan-2014 --quick --new",
-    ),
-    (&["lab", "open"], "farhaul lab open kachan-2014 --quick"),
-    (&["protocols"], "farhaul protocols haul cubic"),
-    (&["doctor"], "farhaul doctor far.example.org"),
-    (&["config", "show"], "farhaul config show"),
-    (&["config", "check"], "farhaul config check farhaul.toml"),
-    (&["config", "path"], "farhaul config path"),
-    (&["completions"], "farhaul completions bash"),
+/// Lines that can be typed; the first words of each are its command.
+const EXAMPLES: [&str; 45] = [
+    "farhaul demo ~/dataset",
+    "farhaul cp run7/ me@far.example.org:/scratch/",
+    "farhaul ls far::scratch/run7",
+    "farhaul clean /srv/in --delete",
+    "farhaul explain 17",
+    "farhaul serve --share scratch=/scratch:rw --allow any",
+    "farhaul key gen",
+    "farhaul key show",
+    "farhaul key trust far:17992 fh-pub1gdndcyt2567c44qmjkqf4q1mdpyxypp771evvgjg28jav29bbt1yceqa",
+    "farhaul key untrust far:17992",
+    "farhaul key list",
+    "farhaul ticket new --config /etc/farhaul/serve.toml --share data/run7 --ttl 24h --uses 1",
+    "farhaul ticket list --json",
+    "farhaul ticket revoke gdndcyt2",
+    "farhaul top --json",
+    "farhaul ctl rate 3 500Mbit",
+    "farhaul ctl pause all",
+    "farhaul ctl resume all",
+    "farhaul bench far -t 60 -R --json",
+    "farhaul bench serve --listen 0.0.0.0:17992",
+    "farhaul compat rbudp sendfile --share data=/srv/data:ro --rate 5Gbit --payload 8800",
+    "farhaul compat rbudp recvfile far data/run7.tar run7.tar --payload 8800",
+    "farhaul compat ttp serve --share data=/srv/data:ro --max-rate 1Gbit",
+    "farhaul compat ttp get far data/run7.tar run7.tar --rate 2Gbit --block 8966",
+    "farhaul compat ttp list far",
+    "farhaul compat udt4 sendfile --share data=/srv/data:ro --listen 0.0.0.0:9000",
+    "farhaul compat udt4 recvfile far:9000 data/run7.tar run7.tar",
+    "farhaul compat udt4 server --one-off",
+    "farhaul compat udt4 client far:9000 -t 30 --json",
+    "farhaul wan run --rtt 100ms --loss 1% --far 'iperf3 -s -1' -- iperf3 -c 10.99.0.2",
+    "farhaul wan relay --listen 127.0.0.1:9000 --to 127.0.0.1:17992 --rtt 100ms --loss 1%",
+    "farhaul wan calibrate --each 5s",
+    "farhaul sim --rtt 400ms --loss 2% --rate 10Gbit --secs 180",
+    "farhaul sim run lab/scenarios/two-flows.toml",
+    "farhaul lab list",
+    "farhaul lab run kachan-2014 --quick",
+    "farhaul lab report kachan-2014 --quick --csv",
+    "farhaul lab check kachan-2014 --quick --new",
+    "farhaul lab open kachan-2014 --quick",
+    "farhaul protocols haul cubic",
+    "farhaul doctor far.example.org",
+    "farhaul config show",
+    "farhaul config check farhaul.toml",
+    "farhaul config path",
+    "farhaul completions bash",
 ];
 
 /// The definition with the examples in its help.
 pub(crate) fn shown(definition: Command) -> Command {
-    EXAMPLES
-        .iter()
-        .fold(definition, |d, (path, line)| with(d, path, line))
+    EXAMPLES.iter().fold(definition, |definition, line| {
+        let words: Vec<_> = line.split(' ').skip(1).collect();
+        with(definition, &words, line)
+    })
 }
 
-fn with(command: Command, path: &[&str], line: &str) -> Command {
-    match path {
+fn with(command: Command, words: &[&str], line: &str) -> Command {
+    match words {
         [first, rest @ ..] if command.find_subcommand(first).is_some() => {
             command.mut_subcommand(first, |below| with(below, rest, line))
         }
-        // A removed command: the test fails.
-        [_, ..] => command,
-        [] => command.after_help(format!("Example: {line}")),
+        _ => command.after_help(format!("Example: {line}")),
     }
 }
 
@@ -145,10 +90,8 @@ mod tests {
 
     #[test]
     fn every_example_can_be_typed() {
-        for (path, line) in EXAMPLES {
-            let words = words(line);
-            assert_eq!(words[1..=path.len()], *path, "{line}");
-            let parsed = crate::definition().try_get_matches_from(&words);
+        for line in EXAMPLES {
+            let parsed = crate::definition().try_get_matches_from(words(line));
             assert!(parsed.is_ok(), "{line}: {parsed:?}");
         }
     }

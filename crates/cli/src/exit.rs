@@ -30,13 +30,13 @@ pub(crate) fn of_error(e: &TransferError) -> Exit {
 
 /// Failure of a command: text for people, and a code.
 #[derive(Clone, Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     /// The code.
-    pub(crate) exit: Exit,
+    pub exit: Exit,
     /// Cause and fix in one sentence; empty if everything has been printed.
     pub(crate) text: String,
     /// The fix alone, where it is known apart; it is in `text`, too, behind a cause of so many bytes.
-    fix: String,
+    pub(crate) fix: String,
     cause: usize,
     /// The object of `--json`, where a command has more data.
     object: Option<Box<Value>>,
@@ -72,9 +72,12 @@ impl Failure {
         &self.text[..self.cause]
     }
 
-    /// Advice of the failure; may be empty.
-    pub(crate) fn advice(&self) -> &str {
-        &self.fix
+    /// Advice of the failure, or else that of its code.
+    pub fn advice(&self) -> &str {
+        match &*self.fix {
+            "" => ExitRow::from(self.exit).fix,
+            fix => fix,
+        }
     }
 
     /// Adds `object` for `--json`; `error` and `exit` are added where they are missing.
@@ -84,17 +87,17 @@ impl Failure {
     }
 
     /// Invalid arguments.
-    pub(crate) fn usage(text: impl Into<String>) -> Self {
+    pub fn usage(text: impl Into<String>) -> Self {
         Self::new(Exit::Usage, text)
     }
 
     /// A fault of ours, or of the system.
-    pub(crate) fn internal(e: &dyn fmt::Display) -> Self {
+    pub fn internal(e: &dyn fmt::Display) -> Self {
         Self::new(Exit::Internal, e.to_string())
     }
 
     /// The object of `--json`.
-    pub(crate) fn object(&self) -> Value {
+    pub fn object(&self) -> Value {
         let mut exit = object(self.exit);
         exit["fix"] = self.fix.as_str().into();
         let Some(object) = &self.object else {
@@ -252,64 +255,6 @@ pub fn exits() -> impl Iterator<Item = ExitRow> {
         .map(ExitRow::from)
 }
 
-/// Failure of a command that ran in another program.
-#[derive(Clone, Debug)]
-pub struct Failed {
-    /// Exit code of the failure.
-    pub exit: ExitRow,
-    /// Cause and fix.
-    pub text: String,
-    /// Advice.
-    pub fix: String,
-    /// Object that `--json` would have printed.
-    pub object: Box<Value>,
-}
-
-impl Failed {
-    /// Invalid arguments.
-    pub fn usage(text: impl Into<String>) -> Self {
-        Failure::usage(text).into()
-    }
-
-    /// A fault of ours.
-    pub fn internal(text: impl Into<String>) -> Self {
-        Failure::new(Exit::Internal, text).into()
-    }
-}
-
-impl fmt::Display for Failed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl std::error::Error for Failed {}
-
-impl From<Failure> for Failed {
-    fn from(failure: Failure) -> Self {
-        let exit = ExitRow::from(failure.exit);
-        let object = Box::new(failure.object());
-        // What some commands fail with has its text in the object only.
-        let told = object["error"].as_str().unwrap_or(exit.meaning);
-        let text = if failure.text.is_empty() {
-            told.to_string()
-        } else {
-            failure.text
-        };
-        let fix = if failure.fix.is_empty() {
-            exit.fix.to_string()
-        } else {
-            failure.fix
-        };
-        Self {
-            exit,
-            text,
-            fix,
-            object,
-        }
-    }
-}
-
 impl From<&TransferError> for Failure {
     fn from(e: &TransferError) -> Self {
         Self::new(of_error(e), e.text.as_str()).fix(&*e.fix)
@@ -339,9 +284,19 @@ impl From<RunError> for Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        // What some commands fail with has its text in the object only.
+        let object = self
+            .object
+            .as_ref()
+            .and_then(|object| object["error"].as_str());
+        f.write_str(match &*self.text {
+            "" => object.unwrap_or(ExitRow::from(self.exit).meaning),
+            text => text,
+        })
     }
 }
+
+impl std::error::Error for Failure {}
 
 #[cfg(test)]
 mod tests {
@@ -355,7 +310,7 @@ mod tests {
         assert_eq!(object["exit"]["fix"], "say yes");
         let corrected = Failure::usage("no").fix("say yes").fix("say: please");
         assert_eq!(corrected.text, "no: say: please");
-        let said = (corrected.cause(), corrected.advice());
+        let said = (corrected.cause(), &*corrected.fix);
         assert_eq!(said, ("no", "say: please"));
         assert_eq!(Failure::usage("no: no: ").cause(), "no: no: ");
         assert_eq!(object["exit"]["code"], 2);

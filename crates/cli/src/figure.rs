@@ -3,71 +3,41 @@
 use std::{
     fs::{self, OpenOptions},
     io,
-    path::Path,
+    path::{Path, PathBuf},
+    str::FromStr,
 };
 
-#[cfg(feature = "lab")]
-pub(crate) use drawn::Figure;
+use farhaul_lab::plot::series::{self, Format, Track};
 
 use crate::exit::{Exit, Failure};
 
-#[cfg(feature = "lab")]
-mod drawn {
-    use std::{path::PathBuf, str::FromStr};
+/// A file for a figure.
+#[derive(Clone, Debug)]
+pub(crate) struct Figure {
+    path: PathBuf,
+    format: Format,
+}
 
-    use farhaul_lab::plot::series::{self, Format, Track};
+impl FromStr for Figure {
+    type Err = String;
 
-    use crate::{
-        exit::Failure,
-        figure::{file_can_be_written, unwritten},
-    };
-
-    /// A file for a figure.
-    #[derive(Clone, Debug)]
-    pub(crate) struct Figure {
-        path: PathBuf,
-        format: Format,
-    }
-
-    impl FromStr for Figure {
-        type Err = String;
-
-        fn from_str(text: &str) -> Result<Self, String> {
-            let path = PathBuf::from(text);
-            let format = Format::of(&path)?;
-            let format =
-                format.ok_or_else(|| format!("name a file, as {text}.svg or {text}.png"))?;
-            Ok(Self { path, format })
-        }
-    }
-
-    impl Figure {
-        /// Error unless the figure can be written.
-        pub(crate) fn check(&self) -> Result<(), Failure> {
-            file_can_be_written(&self.path)
-        }
-
-        /// Draws the figure.
-        pub(crate) fn save(&self, name: &str, tracks: &[Track]) -> Result<(), Failure> {
-            series::save(&self.path, self.format, name, tracks)
-                .map_err(|e| unwritten(&self.path, &e))
-        }
+    fn from_str(text: &str) -> Result<Self, String> {
+        let path = PathBuf::from(text);
+        let format = Format::of(&path)?;
+        let format = format.ok_or_else(|| format!("name a file, as {text}.svg or {text}.png"))?;
+        Ok(Self { path, format })
     }
 }
 
-/// A file for a figure, in a program that draws none.
-#[cfg(not(feature = "lab"))]
-#[derive(Clone, Debug)]
-pub(crate) enum Figure {}
+impl Figure {
+    /// Error unless the figure can be written.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        file_can_be_written(&self.path)
+    }
 
-#[cfg(not(feature = "lab"))]
-impl std::str::FromStr for Figure {
-    type Err = &'static str;
-
-    fn from_str(_file: &str) -> Result<Self, Self::Err> {
-        Err(
-            "this farhaul was built without the laboratory, which draws: install farhaul, not farhaul-slim",
-        )
+    /// Draws the figure.
+    pub(crate) fn save(&self, name: &str, tracks: &[Track]) -> Result<(), Failure> {
+        series::save(&self.path, self.format, name, tracks).map_err(|e| unwritten(&self.path, &e))
     }
 }
 

@@ -10,7 +10,6 @@ use std::{
     io::{self, Write as _},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown},
     path::{Path, PathBuf},
-    sync::Once,
 };
 
 use farhaul_haul::{Identity, KeyError, PeerPolicy, PublicKey};
@@ -31,23 +30,34 @@ const NOFOLLOW: i32 = OFlags::NOFOLLOW.bits().cast_signed();
 /// Longest key file, bytes.
 const LONGEST: u64 = 4096;
 
-/// The folder that the environment names so; none if it is no absolute path, or leads to something else, which is said
-/// once.
+/// Variables of the environment that name folders.
+const FOLDERS: [&str; 3] = ["XDG_CONFIG_HOME", "XDG_CACHE_HOME", "HOME"];
+
+/// The folder that the environment names so; none if it is no absolute path, or leads to something else.
 pub(crate) fn folder(name: &str) -> Option<PathBuf> {
-    static SAID: Once = Once::new();
-    let path = PathBuf::from(env::var_os(name)?);
-    if !path.is_absolute() {
-        return None;
-    }
-    // One that is not there yet can be made.
-    if fs::metadata(&path).is_ok_and(|meta| !meta.is_dir()) {
-        let path = path.display();
-        SAID.call_once(|| {
-            errln!("farhaul: warning: {name} is not used: {path} is no folder");
-        });
-        return None;
-    }
-    Some(path)
+    absolute(name).filter(|path| !is_no_folder(path))
+}
+
+/// Warnings about variables that lead to something else than a folder.
+pub(crate) fn unusable() -> impl Iterator<Item = String> {
+    FOLDERS.into_iter().filter_map(|name| {
+        let path = absolute(name).filter(|path| is_no_folder(path))?;
+        Some(format!(
+            "{name} is not used: {} is no folder",
+            path.display()
+        ))
+    })
+}
+
+fn absolute(name: &str) -> Option<PathBuf> {
+    env::var_os(name)
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+}
+
+/// False for a folder that is not there yet, which can be made.
+fn is_no_folder(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| !meta.is_dir())
 }
 
 /// The configuration directory.

@@ -1,7 +1,7 @@
 //! Command line of farhaul: arguments in, one command run, one exit code out. A program of one's
 //! own that calls [`main`] has every command of farhaul. Its [`Extras`] add protocols and
-//! congestion laws to all of them. A program that calls [`embed::run`] has single commands inside
-//! itself; [`copy`] is the copy without the command line.
+//! congestion laws to all of them. A program that makes a [`calls::Call`] has a single command
+//! inside itself; [`copy`] is the copy without the command line.
 //!
 //! With `--json` stdout carries exactly one valid object, also when the arguments are wrong; text
 //! for people then goes to stderr.
@@ -11,26 +11,23 @@
     clippy::print_stdout,
     reason = "they panic when nobody reads"
 )]
-#![cfg_attr(
-    not(feature = "lab"),
-    allow(dead_code, reason = "parts that only the laboratory uses")
-)]
-
 #[macro_use]
 mod out;
 
 mod app;
 mod bar;
+pub mod calls;
 mod child;
 mod cmd;
 mod config;
 mod connect;
 mod control;
-pub mod embed;
 mod examples;
 mod exit;
 mod extras;
+#[cfg(feature = "lab")]
 mod figure;
+mod given;
 mod habit;
 mod interrupt;
 mod keys;
@@ -60,14 +57,10 @@ pub use crate::{
         console::{Answer, Cancel, Console, Level},
         copy::{Copied, Request, copy},
     },
-    exit::{ExitRow, Failed},
+    exit::{ExitRow, Failure, exits},
     extras::Extras,
 };
-use crate::{
-    exit::{Exit, Failure},
-    line::Line,
-    terminal::Terminal,
-};
+use crate::{exit::Exit, line::Line, terminal::Terminal};
 /// Files, options and summaries of copies.
 pub use farhaul_transfer as transfer;
 

@@ -1,7 +1,7 @@
 //! A command line: the words of the process, or those that another program gives, and what they mean by the definition of
 //! the commands and the user's defaults.
 
-use std::{env, ffi::OsString, io, path::PathBuf, sync::OnceLock};
+use std::{env, ffi::OsString, sync::OnceLock};
 
 use clap::{ArgMatches, Command};
 
@@ -9,7 +9,7 @@ use crate::{
     app::console::{Console, Level},
     config,
     exit::Failure,
-    habit,
+    habit, keys,
 };
 
 /// Words of the process's command line, where they are not the process's arguments.
@@ -27,7 +27,8 @@ pub(crate) fn words() -> Vec<OsString> {
 }
 
 /// A program that runs this command line.
-pub(crate) fn program() -> io::Result<PathBuf> {
+#[cfg(feature = "lab")]
+pub(crate) fn program() -> std::io::Result<std::path::PathBuf> {
     match WORDS.get().and_then(|words| words.first()) {
         Some(program) => Ok(program.into()),
         None => env::current_exe(),
@@ -68,6 +69,9 @@ impl Line {
     /// The definition with the user's defaults in it. What prints help or the version, and the commands that take no
     /// defaults, must work where these are broken.
     pub(crate) fn with_defaults(&self, console: &dyn Console) -> Result<Command, Failure> {
+        for text in keys::unusable() {
+            console.message(Level::Important, &format!("farhaul: warning: {text}"));
+        }
         if self.command().to_str().is_some_and(config::takes_none) {
             return Ok(self.definition());
         }

@@ -14,6 +14,7 @@ use rustix::fs::{FileType, fstat, makedev};
 /// The longest file of settings, keys or known servers.
 pub(crate) const SETTINGS: u64 = 16 << 20;
 /// The longest trace of losses; one that repeats says no more when it is longer.
+#[cfg(feature = "lab")]
 const TRACE: u64 = 64 << 20;
 /// The longest list of paths or patterns.
 const LIST: u64 = 4 << 30;
@@ -56,6 +57,7 @@ pub(crate) fn settings(path: &Path) -> io::Result<String> {
 }
 
 /// A trace of losses.
+#[cfg(feature = "lab")]
 pub(crate) fn trace(path: &Path) -> io::Result<String> {
     text(read_whole(path, TRACE)?)
 }

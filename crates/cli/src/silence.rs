@@ -42,20 +42,17 @@ impl Silences {
         }
     }
 
-    /// Reports the change on stderr, after the line there was cleared.
-    pub(crate) fn say(&mut self, progress: &Progress, clear: impl FnOnce()) {
-        let text = match self.look(progress) {
-            Some(PeerState::Silent(lasts)) => format!(
+    /// The change in words, if there is one.
+    pub(crate) fn text(&mut self, progress: &Progress) -> Option<String> {
+        Some(match self.look(progress)? {
+            PeerState::Silent(lasts) => format!(
                 "the other end has been silent for {} s; the copy waits for it",
                 lasts.as_secs()
             ),
-            Some(PeerState::Answering(lasted)) => format!(
+            PeerState::Answering(lasted) => format!(
                 "the other end answers again, after {} s; the copy goes on",
                 lasted.as_secs()
             ),
-            None => return,
-        };
-        clear();
-        errln!("farhaul: {text}");
+        })
     }
 }

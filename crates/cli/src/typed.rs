@@ -2,18 +2,23 @@
 //! their complaints.
 
 use std::{
+    fmt::Display,
     io,
     net::{Ipv6Addr, SocketAddr, ToSocketAddrs as _},
     ops::RangeInclusive,
+    str::FromStr,
     time::Duration,
 };
 
-use farhaul_core::units::Rate;
+use farhaul_core::units::{Rate, Size};
 
 /// A whole number within `range`.
-pub(crate) fn whole(
-    range: RangeInclusive<u64>,
-) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
+pub(crate) fn whole<T>(
+    range: RangeInclusive<T>,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+where
+    T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
+{
     move |text| {
         let number = text.parse().ok().filter(|n| range.contains(n));
         number.ok_or_else(|| {
@@ -27,6 +32,7 @@ pub(crate) fn whole(
 }
 
 /// Parses a seed.
+#[cfg(feature = "lab")]
 pub(crate) fn seed(text: &str) -> Result<u64, String> {
     whole(0..=u64::MAX)(text)
 }
@@ -54,6 +60,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// A number of seconds within `range`, with or without a unit.
+#[cfg(feature = "lab")]
 pub(crate) fn seconds(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
@@ -68,6 +75,24 @@ pub(crate) fn seconds(
                 range.end()
             )
         })
+    }
+}
+
+/// A time that is in seconds if it has no unit, as in iperf3.
+pub(crate) fn bare_seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(s) if (0.0..=1e6).contains(&s) => Ok(Duration::from_secs_f64(s)),
+        Ok(_) => Err("give 0 to 1000000 seconds".into()),
+        Err(_) => duration(text),
+    }
+}
+
+/// A number of bytes, with or without a unit.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    match text.parse::<Size>() {
+        Ok(size) if size.bytes() > 0 => Ok(size.bytes()),
+        Ok(_) => Err("give at least one byte".into()),
+        Err(e) => Err(e.to_string()),
     }
 }
 
@@ -95,6 +120,16 @@ pub(crate) fn listen(text: &str) -> Result<SocketAddr, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_may_be_bare_seconds() {
+        assert_eq!(bare_seconds("2.5"), Ok(Duration::from_millis(2_500)));
+        assert_eq!(bare_seconds("300ms"), Ok(Duration::from_millis(300)));
+        for bad in ["-1", "NaN", "soon"] {
+            assert!(bare_seconds(bad).is_err(), "{bad}");
+        }
+        assert!(size("0").is_err() && size("1Gbit").is_err());
+    }
 
     #[test]
     fn errors_name_the_correct_form() {

@@ -331,7 +331,9 @@ fn install(root: &Path, native: &Path, third: &Path, tree: &Path, prefix: &str) 
     fs::create_dir_all(&pages).map_err(|e| format!("{}: {e}", pages.display()))?;
     let date = last_commit(root, "%cs")?;
     let mut man = Command::new(native);
-    ran(man.arg("_man").arg(&pages).args(["--date", &date]))?;
+    let reference = root.join("docs/reference.md");
+    let man = man.arg("_man").arg(&pages).args(["--date", &date]);
+    ran(man.arg("--reference").arg(reference))?;
     // -n: without names and times, which would differ.
     ran(Command::new("gzip").args(["-9n", "-r"]).arg(&pages))
 }

@@ -16,7 +16,7 @@ use serde_json::Value;
 /// The program around a command. Several threads call it.
 pub trait Console: Send + Sync {
     /// Takes an event, as `--json-stream` prints it; must not wait long.
-    fn event(&self, event: &Value);
+    fn event(&self, _event: &Value) {}
 
     /// True if the events of progress are wanted.
     fn wants_events(&self) -> bool {
@@ -24,7 +24,7 @@ pub trait Console: Send + Sync {
     }
 
     /// Takes a message for people.
-    fn message(&self, level: Level, text: &str);
+    fn message(&self, _level: Level, _text: &str) {}
 
     /// Takes a line of the plan or the list that was asked for.
     fn line(&self, _text: &str) {}
@@ -55,10 +55,6 @@ impl dyn Console + '_ {
         self.cancel().is_some_and(Cancel::is_cancelled)
     }
 }
-
-/// Receiver of every event of a command, as `--json-stream` prints them, on any thread; must not
-/// wait long. Text for people has the type `message`.
-pub type Tell = Arc<dyn Fn(&Value) + Send + Sync>;
 
 /// Weight of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,6 +135,17 @@ impl Cancel {
             end();
         }
         Ends(Arc::clone(&self.0), key)
+    }
+}
+
+/// A program that only ends the command.
+impl Console for Cancel {
+    fn wants_events(&self) -> bool {
+        false
+    }
+
+    fn cancel(&self) -> Option<&Cancel> {
+        Some(self)
     }
 }
 

@@ -25,10 +25,7 @@ use farhaul_protocols::udt;
 use farhaul_transfer::{TransferError, server::Share};
 use samples::{RecvFile, SendFile, Tell};
 
-use super::{
-    bench::{resolve_at, seconds, size},
-    serve::share,
-};
+use super::{bench::resolve_at, serve::share};
 use crate::{
     exit::{Exit, Failure},
     interrupt,
@@ -131,10 +128,10 @@ pub(crate) struct Sender {
     /// HOST or HOST:PORT of the server
     host: String,
     /// Duration of sending: seconds, or with a unit [default: 10]
-    #[arg(short = 't', long, value_name = "TIME", value_parser = seconds, conflicts_with = "bytes", allow_negative_numbers = true)]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = typed::bare_seconds, conflicts_with = "bytes", allow_negative_numbers = true)]
     time: Option<Duration>,
     /// Amount to send instead of a time
-    #[arg(short = 'n', long, value_name = "SIZE", value_parser = size, allow_negative_numbers = true)]
+    #[arg(short = 'n', long, value_name = "SIZE", value_parser = typed::size, allow_negative_numbers = true)]
     bytes: Option<u64>,
     /// One JSON object instead of text
     #[arg(long, short = 'J')]

@@ -5,9 +5,9 @@ use std::{io, net::SocketAddr, time::Duration};
 use farhaul_measure::delay::{self, Trips};
 
 use crate::{
-    cmd::bench::seconds,
     exit::{Exit, Failure},
     out,
+    typed::bare_seconds,
 };
 
 /// Arguments.
@@ -32,7 +32,7 @@ pub(crate) enum Args {
         #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
         count: u32,
         /// Longest duration
-        #[arg(long, value_name = "TIME", value_parser = seconds)]
+        #[arg(long, value_name = "TIME", value_parser = bare_seconds)]
         time: Duration,
     },
 }

@@ -2,20 +2,24 @@
 
 use std::{
     ffi::OsStr,
+    net::SocketAddr,
     path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
 };
 
 use farhaul_core::text;
-use farhaul_haul::PublicKey;
+use farhaul_haul::{Identity, Judge, PeerPolicy, PublicKey};
+use farhaul_transfer::client::Probe;
 
 use crate::{
     app::copy::trust,
-    connect::{Family, server_key},
+    connect::{Attempt, Family, UDP_TIMEOUT, Visitor, internal},
     exit::{Exit, Failure},
     keys::{self, Known},
     out,
     place::{self, PORT, Server},
     terminal::Terminal,
+    wait::Wait,
 };
 
 /// Arguments.
@@ -112,6 +116,44 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             .for_each(|(server, key)| out::line(format!("{server} {key}"))),
     }
     Ok(())
+}
+
+/// The key that a server shows at the first of its addresses where it answers by UDP, whether it admits this side or not.
+fn server_key(
+    server: &str,
+    identity: &Identity,
+    addresses: &[SocketAddr],
+) -> Result<PublicKey, Failure> {
+    let seen = Arc::new(OnceLock::new());
+    let note = Arc::clone(&seen);
+    let judge = Judge::new(move |key| {
+        // One server has one key.
+        let _first = note.set(*key);
+        true
+    });
+    let visitor = Visitor {
+        server,
+        identity,
+        peers: PeerPolicy::Judge(judge),
+        udp_timeout: UDP_TIMEOUT,
+        console: &Terminal,
+    };
+    let wait = Wait::for_answer(server);
+    let mut failed = None;
+    for to in addresses {
+        let by = Attempt::At(*to);
+        let asked = visitor.ask(&by, |answer, stop| Probe::shares(answer, Some(stop)));
+        if let Some(key) = seen.get() {
+            return Ok(*key);
+        }
+        failed = asked.err().or(failed);
+        if visitor.console.is_interrupted() {
+            break;
+        }
+    }
+    drop(wait);
+    let failed = failed.unwrap_or_else(|| internal(&"a server without an address or a key"));
+    Err(Failure::from(&failed))
 }
 
 /// Asks `server` for its key, and a person whether that is right.

@@ -132,7 +132,7 @@ pub(crate) fn object(
 ) -> Result<Value, Failure> {
     match command {
         Command::Bench(args) => bench::object(*args, &**console),
-        Command::Cp(args) => cp::object(&args, line, console),
+        Command::Cp(args) => cp::object(&args, console),
         Command::Doctor(args) => doctor::examine(&args, console).map(|(object, _)| object),
         Command::Ls(args) => Ok(ls::list(&args, line, console)?.object()),
         Command::Protocols(args) => protocols::object(&args),
@@ -149,7 +149,7 @@ pub(crate) fn run(
 ) -> Result<(), Failure> {
     match command {
         Command::Demo(args) => demo::run(&args),
-        Command::Cp(args) => cp::run(&args, line, console),
+        Command::Cp(args) => cp::run(&args, console),
         Command::Ls(args) => ls::run(&args, line, console),
         Command::Clean(args) => clean::run(&args),
         Command::Serve(args) => serve::run(&args, line, console),

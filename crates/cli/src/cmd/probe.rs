@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use farhaul_core::units::{Rate, Size};
+use farhaul_core::{
+    time::nanos,
+    units::{Rate, Size},
+};
 use farhaul_lab::probe::{self, Expected, Mode, Paced, Plan, ProbeError, Stream};
 use farhaul_link::{Reorder, duration, share};
 
@@ -197,10 +200,6 @@ impl Network {
             duplicate: self.duplicate,
         }
     }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Bytes of a queue as written.

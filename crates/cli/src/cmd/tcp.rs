@@ -9,9 +9,9 @@ use farhaul_core::time::nanos;
 use farhaul_measure::{bench::Limit, tcp};
 
 use crate::{
-    cmd::bench::{seconds, size},
     exit::{Exit, Failure},
     out,
+    typed::{bare_seconds, size},
 };
 
 /// Arguments.
@@ -29,13 +29,13 @@ pub(crate) enum Args {
         /// The kernel's congestion law
         law: String,
         /// Duration, connecting included
-        #[arg(long, value_name = "TIME", value_parser = seconds, conflicts_with = "bytes", required_unless_present = "bytes")]
+        #[arg(long, value_name = "TIME", value_parser = bare_seconds, conflicts_with = "bytes", required_unless_present = "bytes")]
         time: Option<Duration>,
         /// Amount to write instead
         #[arg(long, value_name = "SIZE", value_parser = size)]
         bytes: Option<u64>,
         /// Between the parts of the series; 0 for none
-        #[arg(long, value_name = "TIME", default_value = "0", value_parser = seconds)]
+        #[arg(long, value_name = "TIME", default_value = "0", value_parser = bare_seconds)]
         interval: Duration,
         /// Longest packet, with its IP header; the interface's by default
         #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65_521))]

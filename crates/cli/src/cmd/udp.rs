@@ -6,9 +6,9 @@ use farhaul_core::units::Rate;
 use farhaul_measure::udp::{self, Setting};
 
 use crate::{
-    cmd::bench::seconds,
     exit::{Exit, Failure},
     out,
+    typed::bare_seconds,
 };
 
 /// Arguments.
@@ -19,7 +19,7 @@ pub(crate) enum Args {
         /// Listening address
         listen: SocketAddr,
         /// Between the parts of the series; 0 for none
-        #[arg(long, value_name = "TIME", default_value = "0", value_parser = seconds)]
+        #[arg(long, value_name = "TIME", default_value = "0", value_parser = bare_seconds)]
         interval: Duration,
         #[command(flatten)]
         socket: Socket,
@@ -35,7 +35,7 @@ pub(crate) enum Args {
         #[arg(long, value_name = "BYTES", default_value_t = 1_500, value_parser = clap::value_parser!(u32).range(64..=65_521))]
         packet: u32,
         /// Duration
-        #[arg(long, value_name = "TIME", value_parser = seconds)]
+        #[arg(long, value_name = "TIME", value_parser = bare_seconds)]
         time: Duration,
         /// Look for the highest rate, not above RATE, at which less than this share is lost
         #[arg(long, value_name = "SHARE", value_parser = share)]

@@ -113,7 +113,17 @@ fn completions_and_manual_pages_know_every_command() {
             "{shell}"
         );
     }
-    stdout_of(place, &["_man", ".", "--date", "2026-11-30"], 0);
+    let reference = std::path::absolute("../../docs/reference.md").expect("a folder");
+    let reference = reference.to_str().expect("text");
+    let man = [
+        "_man",
+        ".",
+        "--date",
+        "2026-11-30",
+        "--reference",
+        reference,
+    ];
+    stdout_of(place, &man, 0);
     let page = |name: &str| fs::read_to_string(place.join(name)).expect(name);
     assert!(page("farhaul.1").contains("farhaul\\-cp(1)"));
     assert!(page("farhaul-bench-serve.1").contains("one\\-off"));
@@ -124,6 +134,10 @@ fn completions_and_manual_pages_know_every_command() {
         cp.contains(&format!(
             ".TH farhaul-cp 1 2026-11-30 \"farhaul {version}\" farhaul\n"
         )),
+        "{cp}"
+    );
+    assert!(
+        cp.contains("serve\\-PORT.sock") && cp.contains("FARHAUL_TICKET"),
         "{cp}"
     );
     for section in ["EXIT STATUS", "FILES", "ENVIRONMENT"] {
@@ -137,7 +151,7 @@ fn completions_and_manual_pages_know_every_command() {
     let lines: Vec<_> = cp.lines().collect();
     let bare = |two: &&[&str]| two[0].starts_with("\\fB\\-") && two[1].is_empty();
     assert_eq!(lines.windows(2).find(bare), None);
-    let text = complaint(&run(place, &["_man", "none"]), 4);
+    let text = complaint(&run(place, &["_man", "none", "--reference", reference]), 4);
     assert!(text.contains("cannot write to none"), "{text}");
 }
 

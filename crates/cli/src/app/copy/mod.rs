@@ -41,7 +41,7 @@ pub(crate) use self::{
 use crate::{
     app::console::{Console, Level},
     connect::{Attempt, Carrier, internal},
-    exit::{Exit, Failed, Failure},
+    exit::{Exit, Failure},
     interrupt::Ending,
     keys::{self, Known},
     reach::KnownBy,
@@ -58,9 +58,9 @@ use crate::{
 /// A server of one folder, and a copy to it, with keys of their own:
 ///
 /// ```
-/// use std::{ffi::OsString, fs, os::unix::fs::PermissionsExt as _, sync::{Arc, mpsc}, thread};
+/// use std::{fs, os::unix::fs::PermissionsExt as _, sync::{Arc, mpsc}, thread};
 ///
-/// use farhaul::{Cancel, Console, Level, Request, embed};
+/// use farhaul::{Cancel, Console, Request, calls::{self, Call}};
 /// use serde_json::Value;
 ///
 /// /// Hands events on, and leaves messages aside.
@@ -73,7 +73,6 @@ use crate::{
 ///     fn event(&self, event: &Value) {
 ///         let _nobody_waits = self.events.send(event.clone());
 ///     }
-///     fn message(&self, _level: Level, _text: &str) {}
 ///     fn cancel(&self) -> Option<&Cancel> {
 ///         Some(&self.cancel)
 ///     }
@@ -93,14 +92,19 @@ use crate::{
 /// let (events, heard) = mpsc::channel();
 /// let cancel = Cancel::new();
 /// let console: Arc<dyn Console> = Arc::new(Quiet { events, cancel: cancel.clone() });
-/// let words = format!(
-///     "serve --listen=127.0.0.1:0 --allow=any --control=off --quiet --identity={} --share=in={}:rw",
-///     theirs.display(),
-///     to.display()
-/// );
-/// let words: Vec<_> = words.split(' ').map(OsString::from).collect();
+/// let mut serve = Call { command: "serve".into(), ..Call::default() };
+/// let share = format!("in={}:rw", to.display());
+/// for (flag, value) in [
+///     ("listen", "127.0.0.1:0".into()),
+///     ("allow", "any".into()),
+///     ("control", "off".into()),
+///     ("identity", theirs.into_os_string()),
+///     ("share", share.into()),
+/// ] {
+///     serve.flags.push((flag.into(), calls::Value::Text(value)));
+/// }
 /// let around = Arc::clone(&console);
-/// let server = thread::spawn(move || embed::run(&words, &around));
+/// let server = thread::spawn(move || serve.run(&around));
 /// let listening = heard.recv()?;
 /// let place = format!("{}::in/", listening["address"].as_str().unwrap_or_default());
 ///
@@ -114,8 +118,14 @@ use crate::{
 /// # Ok(())
 /// # }
 /// ```
-pub fn copy(request: Request, console: &Arc<dyn Console>) -> Result<Copied, Failed> {
-    Ok(run(request, console)?)
+pub fn copy(request: Request, console: &Arc<dyn Console>) -> Result<Copied, Failure> {
+    let mut run = Run::new(request, console);
+    let readable = run.request.job.readable();
+    readable.map_err(|e| run.failure(None, &e))?;
+    if run.request.ordered.is_none() {
+        run.through_ssh(&run.request.call.clone())?;
+    }
+    run.copied()
 }
 
 /// Result of a copy.
@@ -127,17 +137,6 @@ pub struct Copied {
     pub object: Value,
     /// The summary in words.
     pub lines: Vec<String>,
-}
-
-/// Copies, and through ssh where that is the way.
-pub(crate) fn run(request: Request, console: &Arc<dyn Console>) -> Result<Copied, Failure> {
-    let mut run = Run::new(request, console);
-    let readable = run.request.job.readable();
-    readable.map_err(|e| run.failure(None, &e))?;
-    if run.request.ordered.is_none() {
-        run.through_ssh(&run.request.call.clone())?;
-    }
-    run.copied()
 }
 
 /// Highest number of failures, and of warnings, that people are told.
@@ -152,6 +151,9 @@ pub(crate) fn warn(summary: &Summary, console: &dyn Console) {
         say(&format!("and {more} more, which --json has"));
     }
 }
+
+/// Signal by which a program ends whose reader is gone.
+const PIPE: u8 = 13;
 
 /// One invocation.
 struct Run {
@@ -202,7 +204,10 @@ impl Run {
     fn copied(&mut self) -> Result<Copied, Failure> {
         let Outcome { mut summary, error } = self.attempts()?;
         summary.max_rate = self.request.options.max_rate;
-        self.pipe.end_if_closed();
+        if self.pipe.is_closed() {
+            // As `cat` ends whose reader is gone: there is nothing to say.
+            return Err(Failure::new(Exit::Signal(PIPE), ""));
+        }
         match error {
             Some(e) => Err(self.failure(Some(&summary), &e)),
             None => Ok(Copied {

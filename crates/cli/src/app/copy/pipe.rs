@@ -113,12 +113,9 @@ impl Pipe {
         self.began.load(Ordering::Relaxed)
     }
 
-    /// Ends the program as `cat` ends whose reader is gone.
-    pub(super) fn end_if_closed(&self) {
-        if self.closed.load(Ordering::Relaxed) {
-            // 141 is what a shell reports for SIGPIPE.
-            std::process::exit(141);
-        }
+    /// True if the reader of the standard output is gone.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 }
 

@@ -8,7 +8,7 @@ use farhaul_transfer::client::Options;
 use super::{DryRun, Job, Printed, job};
 use crate::{
     connect::{Family, Ways},
-    exit::{Failed, Failure},
+    exit::Failure,
     paths,
     place::Place,
     ssh::{Call, Met},
@@ -59,19 +59,19 @@ impl Request {
     pub fn new(
         sources: impl IntoIterator<Item = impl Into<OsString>>,
         destination: impl Into<OsString>,
-    ) -> Result<Self, Failed> {
+    ) -> Result<Self, Failure> {
         let sources = sources.into_iter().map(Into::into);
         let paths: Vec<OsString> = sources.chain([destination.into()]).collect();
         if paths.len() < 2 {
-            return Err(Failed::usage("name a source"));
+            return Err(Failure::usage("name a source"));
         }
         let places = job::places(&paths, None)?;
         if places.contains(&Place::Pipe) {
-            return Err(Failed::usage(
+            return Err(Failure::usage(
                 "- is the standard input or output of a command",
             ));
         }
-        let job = Job::of(places).map_err(|e: Failure| job::or_local(e, &paths))?;
+        let job = Job::of(places).map_err(|e| job::or_local(e, &paths))?;
         Ok(Self::of(job, Options::default()))
     }
 
@@ -119,6 +119,7 @@ impl Request {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit::Exit;
 
     #[test]
     fn one_side_is_here_and_no_side_is_a_stream() {
@@ -131,7 +132,7 @@ mod tests {
             (&[], "h::s/", "name a source"),
         ] {
             let refused = Request::new(sources, to).err().unwrap();
-            assert_eq!(refused.exit.code, 2, "{sources:?}");
+            assert_eq!(refused.exit, Exit::Usage, "{sources:?}");
             assert!(refused.text.contains(text), "{sources:?}: {refused}");
         }
     }

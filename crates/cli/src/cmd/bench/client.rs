@@ -13,15 +13,20 @@ use serde_json::{Value, json};
 
 #[cfg(feature = "lab")]
 use super::shown::tracks;
-use super::{How, failure, host, kernel, seconds, shown::Shown, size, usage};
+use super::{How, failure, host, kernel, shown::Shown, usage};
 use crate::{
     app::console::{Console, Level},
     exit::Failure,
-    figure::Figure,
     out,
     paths::{Place, Remembered},
+    typed::{bare_seconds, size},
     wait::Wait,
 };
+
+#[cfg(not(feature = "lab"))]
+use crate::cmd::absent::Figure;
+#[cfg(feature = "lab")]
+use crate::figure::Figure;
 
 /// Rate of `-u` without `-b`, which is iperf3's.
 const USUAL_CONSTANT: Rate = Rate::mbit(1);
@@ -33,7 +38,7 @@ pub(super) struct Client {
     /// HOST or HOST:PORT of a `farhaul bench serve`; an IPv6 address with a port in brackets
     host: Option<String>,
     /// Time to send: seconds, or with a unit [default: 10]
-    #[arg(short = 't', long, value_name = "TIME", value_parser = seconds, conflicts_with = "bytes", allow_negative_numbers = true)]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = bare_seconds, conflicts_with = "bytes", allow_negative_numbers = true)]
     time: Option<Duration>,
     /// Bytes to send, instead of a time
     #[arg(short = 'n', long, value_name = "SIZE", value_parser = size, allow_negative_numbers = true)]
@@ -56,11 +61,11 @@ pub(super) struct Client {
     #[arg(short = 'P', long = "lanes", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     lanes: u32,
     /// Send TIME longer, and omit the first TIME from the result
-    #[arg(short = 'O', long, value_name = "TIME", default_value = "0", value_parser = seconds, allow_negative_numbers = true)]
+    #[arg(short = 'O', long, value_name = "TIME", default_value = "0", value_parser = bare_seconds, allow_negative_numbers = true)]
     omit: Duration,
     /// Time between reports, and between samples of --plot; 0 for no report [default: 1; samples:
     /// 0.1]
-    #[arg(short = 'i', long, value_name = "TIME", value_parser = seconds, allow_negative_numbers = true)]
+    #[arg(short = 'i', long, value_name = "TIME", value_parser = bare_seconds, allow_negative_numbers = true)]
     interval: Option<Duration>,
     /// Draw the rate over time as FILE.svg or FILE.png; where this end sends, also window, rtt and
     /// losses

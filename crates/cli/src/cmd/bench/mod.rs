@@ -8,12 +8,9 @@ mod kernel;
 mod serve;
 mod shown;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc};
 
-use farhaul_core::{
-    congestion::Sharing,
-    units::{Rate, Size},
-};
+use farhaul_core::{congestion::Sharing, units::Rate};
 use farhaul_measure::registry::{self, Choice};
 use serde_json::Value;
 
@@ -61,28 +58,6 @@ struct How {
     /// Print one JSON object instead of text
     #[arg(long, short = 'J')]
     json: bool,
-}
-
-/// A time with its unit.
-fn time(text: &str) -> Result<Duration, String> {
-    farhaul_link::duration(text).map_err(|e| e.to_string())
-}
-
-/// A time that is in seconds if it has no unit, as in iperf3.
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    match text.parse::<f64>() {
-        Ok(s) if (0.0..=1e6).contains(&s) => Ok(Duration::from_secs_f64(s)),
-        Ok(_) => Err("give 0 to 1000000 seconds".into()),
-        Err(_) => time(text),
-    }
-}
-
-pub(crate) fn size(text: &str) -> Result<u64, String> {
-    match text.parse::<Size>() {
-        Ok(size) if size.bytes() > 0 => Ok(size.bytes()),
-        Ok(_) => Err("give at least one byte".into()),
-        Err(e) => Err(e.to_string()),
-    }
 }
 
 /// Runs the server or the client, and prints what it measured.
@@ -144,17 +119,4 @@ impl How {
 #[expect(clippy::needless_pass_by_value, reason = "a mapping for map_err")]
 fn usage(error: registry::ChoiceError) -> Failure {
     Failure::usage(error.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_may_be_bare_seconds() {
-        assert_eq!(seconds("2.5"), Ok(Duration::from_millis(2_500)));
-        assert_eq!(seconds("300ms"), Ok(Duration::from_millis(300)));
-        assert!(seconds("-1").is_err() && seconds("NaN").is_err() && seconds("soon").is_err());
-        assert!(size("0").is_err() && size("1Gbit").is_err());
-    }
 }

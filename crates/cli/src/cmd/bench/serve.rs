@@ -13,13 +13,13 @@ use farhaul_measure::bench::{self, Bounds, Limit, Request, Served};
 use farhaul_measure::registry;
 use serde_json::{Value, json};
 
-use super::{How, failure, kernel, time, usage};
+use super::{How, failure, kernel, usage};
 use crate::{
     app::console::Console,
     exit::{Exit, Failure},
     out,
     place::PORT,
-    typed::listen,
+    typed::{duration, listen},
     when,
 };
 
@@ -39,7 +39,7 @@ pub(super) struct Serve {
     #[arg(long, value_name = "low|fair|high", default_value_t)]
     max_policy: Sharing,
     /// Longest run that a client may request, as in 1h
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
     max_time: Duration,
     /// Serve the kernel's TCP too, on the TCP port of the same number, to anybody
     #[arg(long)]

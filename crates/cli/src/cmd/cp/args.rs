@@ -17,7 +17,6 @@ mod rules;
 mod words;
 
 use self::rules::{Patterns, Rules};
-pub(crate) use self::words::Words;
 use super::{mirror::Mirroring, shard::ShardArgs};
 use crate::{
     app::{
@@ -27,6 +26,7 @@ use crate::{
     bar::{Names, Style},
     connect::{Family, Ways},
     exit::Failure,
+    given::{self, Given},
     paths::{self, Place},
     place, read, ssh,
     ticket::{self, Ticket},
@@ -51,6 +51,9 @@ const REMOTE: &str =
 )]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Args {
+    // The first, since those that follow take what is theirs.
+    #[command(flatten)]
+    pub(super) given: Given<Self>,
     /// Sources and destination
     #[arg(required = true, value_names = ["SRC", "DST"], num_args = 1.., help = PLACES)]
     pub(super) paths: Vec<OsString>,
@@ -296,6 +299,29 @@ fn ports(text: &str) -> Result<(u16, u16), String> {
     }
 }
 
+/// Flags that mean nothing where one end is a pipe.
+const NOT_FOR_PIPES: &[&str] = &[
+    "dry-run",
+    "min-size",
+    "max-size",
+    "files-from",
+    "one-file-system",
+    "ignore-existing",
+    "update",
+    "checksum",
+    "no-sync",
+    "archive",
+    "preserve",
+    "links",
+    "copy-links",
+    "hard-links",
+    "xattrs",
+    "acls",
+    "numeric-ids",
+    "delete",
+    "whole-file",
+];
+
 impl Args {
     /// Refuses what other programs need and this one does not, and what leaves no way.
     pub(super) fn refuse_needless(&self) -> Result<(), Failure> {
@@ -330,32 +356,12 @@ impl Args {
     }
 
     /// A flag that was given and means nothing where one end is a pipe, which is `put` into a file or written.
-    pub(super) fn means_nothing_beside_a_pipe(&self, put: bool) -> Option<&'static str> {
-        let Which {
-            patterns,
-            min_size,
-            max_size,
-            files_from,
-            one_file_system,
-            null: _,
-        } = &self.which;
-        let flags = [
-            ("--dry-run", self.dry_run),
-            ("--min-size", min_size.is_some()),
-            ("--max-size", max_size.is_some()),
-            ("--files-from", files_from.is_some()),
-            ("--one-file-system", *one_file_system),
-            ("--ignore-existing", self.there.ignore_existing),
-            ("--update", self.there.update),
-            ("--checksum", self.there.checksum),
-            ("--verify-disk", self.verify_disk && !put),
-            ("--no-sync", self.no_sync),
-        ];
-        let given = flags.into_iter().find(|(_, given)| *given);
-        given
-            .map(|(flag, _)| flag)
-            .or_else(|| patterns.first_given())
-            .or_else(|| self.mirror.means_nothing_beside_a_pipe(put))
+    pub(super) fn means_nothing_beside_a_pipe(&self, put: bool) -> Option<String> {
+        self.given.first(|flag| {
+            NOT_FOR_PIPES.contains(&flag)
+                || given::has::<Patterns>(flag)
+                || !put && matches!(flag, "verify-disk" | "backup")
+        })
     }
 
     /// A flag without a value in rsync that has one here, if it was given.

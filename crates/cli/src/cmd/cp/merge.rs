@@ -9,7 +9,6 @@ use std::{
     path::Path,
 };
 
-use clap::parser::ValueSource;
 use farhaul_core::{text, units::Size};
 use farhaul_transfer::{Content, Partition, Shard, Striped};
 use serde::{Deserialize, Serialize};
@@ -18,7 +17,6 @@ use serde_json::{Value, json};
 use super::Args;
 use crate::{
     exit::{Exit, Failure},
-    line::Line,
     out, place, read,
 };
 
@@ -72,8 +70,8 @@ struct Report {
 }
 
 /// Reads all reports, and prints whether the whole is there.
-pub(super) fn run(args: &Args, line: &Line) -> Result<(), Failure> {
-    match merged(args, line)? {
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    match merged(args)? {
         (object, _) if args.json => out::json(&object),
         _ if args.quiet => {}
         (_, line) => out::line(line),
@@ -82,8 +80,8 @@ pub(super) fn run(args: &Args, line: &Line) -> Result<(), Failure> {
 }
 
 /// Reads all reports; the object of `--json`, and a line for people.
-pub(super) fn merged(args: &Args, line: &Line) -> Result<(Value, String), Failure> {
-    refuse_others(line)?;
+pub(super) fn merged(args: &Args) -> Result<(Value, String), Failure> {
+    refuse_others(args)?;
     let mut merged = Merged::default();
     for path in &args.paths {
         merged.read(Path::new(path))?;
@@ -116,29 +114,13 @@ fn not_whole(files: &[&str]) -> Failure {
 }
 
 /// Refuses flags of a copy: nothing is copied.
-fn refuse_others(line: &Line) -> Result<(), Failure> {
-    const MEANT: [&str; 5] = ["merge", "paths", "json", "quiet", "verbose"];
-    let definition = line.definition();
-    let of_copy = definition.find_subcommand("cp").into_iter();
-    let mut others = of_copy
-        .flat_map(clap::Command::get_arguments)
-        .filter(|arg| !MEANT.contains(&arg.get_id().as_str()));
-    let typed = line.typed_flags().ok();
-    let typed = typed.as_ref().and_then(|matches| matches.subcommand());
-    let Some((_, typed)) = typed else {
+fn refuse_others(args: &Args) -> Result<(), Failure> {
+    let is_meant = |flag: &str| matches!(flag, "merge" | "json" | "quiet" | "verbose");
+    let Some(flag) = args.given.first_typed(|flag| !is_meant(flag)) else {
         return Ok(());
     };
-    let is_typed = |arg: &&clap::Arg| {
-        typed.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
-    };
-    match others.find(is_typed) {
-        Some(arg) => {
-            let name = arg.get_long().unwrap_or_else(|| arg.get_id().as_str());
-            let text = format!("--{name} means nothing with --merge, which copies nothing");
-            Err(Failure::usage(text).fix("leave it out"))
-        }
-        None => Ok(()),
-    }
+    let text = format!("{flag} means nothing with --merge, which copies nothing");
+    Err(Failure::usage(text).fix("leave it out"))
 }
 
 /// Reports that were read.

@@ -3,10 +3,8 @@
 
 use std::{ffi::OsString, os::unix::ffi::OsStrExt as _};
 
-use clap::ValueEnum as _;
 use farhaul_transfer::{Delete, Mirror, Preserve, Suffix, Symlinks};
 
-use super::args::Words;
 use crate::exit::Failure;
 
 /// Words that cp(1) takes in place of a suffix.
@@ -141,65 +139,6 @@ impl Mirroring {
                 Links::Skip => Symlinks::Skip,
             },
         })
-    }
-
-    /// Writes the flags as they would be typed at the host that sends in this one's place.
-    pub(super) fn for_sender(&self, words: &mut Words) {
-        let Self {
-            archive,
-            preserve,
-            links,
-            copy_links,
-            hard_links,
-            xattrs,
-            acls,
-            numeric_ids,
-            delete,
-            max_delete,
-            delete_excluded,
-            backup,
-            whole_file,
-        } = self;
-        for (flag, given) in [
-            ("--archive", *archive),
-            ("--copy-links", *copy_links),
-            ("--hard-links", *hard_links),
-            ("--xattrs", *xattrs),
-            ("--acls", *acls),
-            ("--numeric-ids", *numeric_ids),
-            ("--delete", *delete),
-            ("--delete-excluded", *delete_excluded),
-            ("--whole-file", *whole_file),
-        ] {
-            words.flag(flag, given);
-        }
-        let names = preserve.iter().filter_map(Attribute::to_possible_value);
-        words.values("--preserve", names.map(|name| name.get_name().to_owned()));
-        if *links != Links::Keep {
-            let name = links.to_possible_value();
-            words.values("--links", name.map(|name| name.get_name().to_owned()));
-        }
-        words.values("--max-delete", max_delete.map(|n| n.to_string()));
-        words.values("--backup", backup);
-    }
-
-    /// A flag that was given and means nothing where one end is a pipe, which is `put` into a file or written.
-    pub(super) fn means_nothing_beside_a_pipe(&self, put: bool) -> Option<&'static str> {
-        let flags = [
-            ("--archive", self.archive),
-            ("--preserve", !self.preserve.is_empty()),
-            ("--links", self.links != Links::Keep),
-            ("--copy-links", self.copy_links),
-            ("--hard-links", self.hard_links),
-            ("--xattrs", self.xattrs),
-            ("--acls", self.acls),
-            ("--numeric-ids", self.numeric_ids),
-            ("--delete", self.delete),
-            ("--backup", self.backup.is_some() && !put),
-            ("--whole-file", self.whole_file),
-        ];
-        let given = flags.into_iter().find(|(_, given)| *given);
-        given.map(|(flag, _)| flag)
     }
 
     fn suffix(&self) -> Result<Option<Suffix>, Failure> {

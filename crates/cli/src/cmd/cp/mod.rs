@@ -15,7 +15,7 @@ mod report;
 mod shard;
 mod shown;
 
-pub(crate) use args::{Args, Blocked, TICKETS, Through, Words};
+pub(crate) use args::{Args, Blocked, TICKETS, Through};
 use between::Between;
 pub(crate) use ordered::ordered;
 pub(crate) use report::Report;
@@ -27,27 +27,22 @@ use crate::{
         copy::{self, DryRun, Job, Request},
     },
     exit::Failure,
-    line::Line,
     place::Place,
 };
 
 /// Copies, and prints what was done.
-pub(crate) fn run(args: &Args, line: &Line, console: &Arc<dyn Console>) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, console: &Arc<dyn Console>) -> Result<(), Failure> {
     if args.sharding.merge {
-        return merge::run(args, line);
+        return merge::run(args);
     }
     copy(args, console)?.print();
     Ok(())
 }
 
 /// Copies, or merges reports; the object of `--json`.
-pub(crate) fn object(
-    args: &Args,
-    line: &Line,
-    console: &Arc<dyn Console>,
-) -> Result<Value, Failure> {
+pub(crate) fn object(args: &Args, console: &Arc<dyn Console>) -> Result<Value, Failure> {
     if args.sharding.merge {
-        return merge::merged(args, line).map(|(object, _)| object);
+        return merge::merged(args).map(|(object, _)| object);
     }
     Ok(copy(args, console)?.object())
 }

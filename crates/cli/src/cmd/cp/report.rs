@@ -26,7 +26,7 @@ impl Report {
     /// Copies.
     pub(super) fn of(request: Request, shown: Arc<Shown>) -> Result<Self, Failure> {
         let console: Arc<dyn Console> = Arc::<Shown>::clone(&shown);
-        let mut copied = copy::run(request, &console)?;
+        let mut copied = copy::copy(request, &console)?;
         let object = copied.object.take();
         Ok(Self {
             object,

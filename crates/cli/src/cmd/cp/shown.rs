@@ -101,8 +101,6 @@ mod tests {
     struct Heard(Mutex<Vec<String>>);
 
     impl Console for Heard {
-        fn event(&self, _event: &Value) {}
-
         fn wants_events(&self) -> bool {
             false
         }

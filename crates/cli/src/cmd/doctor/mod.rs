@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 
 use crate::{
     app::console::Console,
-    cmd::{bench::seconds, cp},
+    cmd::cp,
     exit::{self, Exit, Failure},
     out,
+    typed::bare_seconds,
     wait::Wait,
 };
 
@@ -56,7 +57,7 @@ pub(crate) struct Args {
 }
 
 fn capacity_time(text: &str) -> Result<Duration, String> {
-    let time = seconds(text)?;
+    let time = bare_seconds(text)?;
     if time > Duration::from_mins(1) || !time.is_zero() && time < Duration::from_millis(100) {
         return Err("give 0, or 100ms to 60s".into());
     }

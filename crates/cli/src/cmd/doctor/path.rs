@@ -209,7 +209,7 @@ fn failure(error: &VisitError, to: SocketAddr, own: PublicKey) -> Failure {
             | Unreached::TooLong { .. }
             | Unreached::Rejected => String::new(),
         };
-        let fix = format!("{}{more}", failure.advice());
+        let fix = format!("{}{more}", failure.fix);
         return failure.fix(fix);
     }
     match error {

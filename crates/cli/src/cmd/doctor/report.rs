@@ -31,7 +31,7 @@ impl Report {
     /// Notes a fault after which nothing works, and the failure that it ends with.
     pub(super) fn fail(&mut self, name: &'static str, failure: Failure) {
         let finding = Finding::new(name, Grade::Bad, failure.cause());
-        self.add(match failure.advice() {
+        self.add(match &*failure.fix {
             "" => finding,
             fix => finding.fix(fix),
         });

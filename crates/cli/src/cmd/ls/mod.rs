@@ -22,6 +22,7 @@ use crate::{
     app::{console::Console, copy::has_ticket},
     config,
     exit::{Exit, Failure},
+    given::{self, Given},
     line::{self, Line},
     out,
     place::{self, Place},
@@ -31,6 +32,9 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Args {
+    // The first, since those that follow take what is theirs.
+    #[command(flatten)]
+    given: Given<Self>,
     /// Places to list, written as for cp; `HOST::` lists the shares that you may use
     #[arg(required = true, value_name = "PLACE")]
     places: Vec<OsString>,
@@ -87,26 +91,16 @@ impl Args {
 
     /// Command line of the copy, as it would be typed.
     fn words(&self, places: &[OsString], nowhere: &Path) -> Vec<OsString> {
-        let mut words = cp::Words(["farhaul", "cp", "--dry-run"].map(Into::into).into());
-        for (flag, given) in [
-            ("--trust-any", self.trust_any),
-            ("--json", self.json),
-            ("--ipv4", self.ipv4),
-            ("--ipv6", self.ipv6),
-        ] {
-            words.flag(flag, given);
-        }
+        // Of several places that are listed one by one the ticket is for those that are it.
+        let is_for_others = has_ticket(&self.places) && !has_ticket(places);
+        let mut words = ["farhaul", "cp", "--dry-run"].map(Into::into).to_vec();
+        words.extend(self.given.words(|flag| match flag {
+            "recursive" => false,
+            "ticket-file" => !is_for_others,
+            flag => given::has::<cp::Args>(flag),
+        }));
         // Entries of the listed folders are not listed.
-        words.values("--exclude", (!self.recursive).then_some("/*/*"));
-        // Of several places that are listed one by one it is for those that are it.
-        let is_for_others = |all: &[OsString]| has_ticket(all) && !has_ticket(places);
-        let ticket = self.ticket_file.as_ref();
-        let ticket = ticket.filter(|_| !is_for_others(&self.places));
-        words.values("--ticket-file", ticket);
-        words.values("--identity", &self.identity);
-        self.ssh.typed(&mut words);
-        self.blocked.typed(&mut words);
-        let mut words = words.0;
+        words.extend((!self.recursive).then(|| "--exclude=/*/*".into()));
         words.push("--".into());
         words.extend(places.iter().cloned());
         words.push(nowhere.into());
@@ -130,7 +124,7 @@ pub(crate) fn list(args: &Args, line: &Line, console: &Arc<dyn Console>) -> Resu
     if let [place] = &args.places[..]
         && let Some(server) = place::parse_server(place)?
     {
-        shares::refuse_needless(&server, line)?;
+        shares::refuse_needless(args, &server)?;
         let copy = args.as_copy(&args.places, Path::new("."), line)?;
         return shares::list(&copy, &server, &**console).map(List::Shares);
     }

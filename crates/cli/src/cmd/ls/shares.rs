@@ -3,7 +3,6 @@
 
 use std::net::SocketAddr;
 
-use clap::FromArgMatches as _;
 use farhaul_core::text;
 use farhaul_haul::PublicKey;
 use farhaul_transfer::{
@@ -18,8 +17,8 @@ use crate::{
     cmd::cp,
     connect::{Visitor, udp_or_tunnel},
     exit::Failure,
+    given,
     keys::{self, Known},
-    line::Line,
     out,
     place::Server,
     ssh,
@@ -28,33 +27,28 @@ use crate::{
 
 /// Refuses flags that were typed and mean nothing here. Configured flags for other lists stay
 /// without effect.
-pub(super) fn refuse_needless(server: &Server, line: &Line) -> Result<(), Failure> {
-    let Some(typed) = line.typed_flags().ok().and_then(|matches| {
-        let list = matches.subcommand_matches("ls")?;
-        Args::from_arg_matches(list).ok()
-    }) else {
+pub(super) fn refuse_needless(args: &Args, server: &Server) -> Result<(), Failure> {
+    let is_needless =
+        |flag: &str| matches!(flag, "recursive" | "ticket-file") || given::has::<cp::Through>(flag);
+    let Some(flag) = args.given.first_typed(is_needless) else {
         return Ok(());
     };
-    let refused = |flag: &str, why: &str, fix: String| {
-        let text = format!("{flag} means nothing for {server}::, {why}");
-        Err(Failure::usage(text).fix(fix))
+    let (why, fix) = match &*flag {
+        "--recursive" => (
+            "which lists all shares",
+            format!("leave it out, or write {server}::SHARE"),
+        ),
+        "--ticket-file" => (
+            "since a ticket is for one place",
+            "write ticket: as the place".into(),
+        ),
+        _ => {
+            let host = &server.host;
+            let fix = format!("leave it out, or write {host}:PATH for a host of ssh");
+            ("which is not reached through ssh", fix)
+        }
     };
-    if typed.recursive {
-        let fix = format!("leave it out, or write {server}::SHARE");
-        return refused("--recursive", "which lists all shares", fix);
-    }
-    if typed.ticket_file.is_some() {
-        let fix = "write ticket: as the place".into();
-        return refused("--ticket-file", "since a ticket is for one place", fix);
-    }
-    if let Some(flag) = typed.ssh.first_given() {
-        let fix = format!(
-            "leave it out, or write {}:PATH for a host of ssh",
-            server.host
-        );
-        return refused(&flag, "which is not reached through ssh", fix);
-    }
-    Ok(())
+    Err(Failure::usage(format!("{flag} means nothing for {server}::, {why}")).fix(fix))
 }
 
 /// Lists the shares, with the flags typed and configured for a copy.

@@ -34,6 +34,7 @@ use crate::{
     exit::{Exit, Failure},
     line::Line,
     read,
+    typed::whole,
 };
 
 /// A `[[peer]]`.
@@ -174,16 +175,12 @@ fn peer(entry: &Entry, earlier: &[Peer]) -> Result<Peer, Failure> {
             None => Ok(key),
         }
     })?;
-    let most = |text: &str| match text.parse() {
-        Ok(n) if (1..=100_000).contains(&n) => Ok(n),
-        _ => Err("give a whole number from 1 to 100000"),
-    };
     Ok(Peer {
         name,
         key: key.ok_or_else(|| table.missing("key"))?,
         limits: Limits {
             max_rate: table.parsed::<Rate>("max-rate")?,
-            max_sessions: table.value("max-sessions", most)?,
+            max_sessions: table.value("max-sessions", whole(1..=100_000))?,
         },
     })
 }

@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 
 use super::scenario::{object, refuse_invalid, report::Tally, whole};
 use crate::{
-    app::console::{Cancel, Tell},
-    exit::{Exit, Failed, Failure},
+    app::console::Console,
+    exit::{Exit, Failure},
     interrupt,
 };
 
@@ -44,31 +44,22 @@ pub struct Simulation<'a> {
 }
 
 /// Simulates on this thread and `jobs` others; returns what `sim run --json` would print.
-/// `onlooker` looks on at every run. `tell` gets an event of the type `run` for each, on this
+/// `onlooker` looks on at every run. `console` gets an event of the type `run` for each, on this
 /// thread, with what `--keep` stores of it.
 ///
 /// # Errors
 /// As the command fails.
 pub fn simulate(
     what: &Simulation<'_>,
-    cancel: &Cancel,
-    tell: &Tell,
-    onlooker: &dyn Onlooker,
-) -> Result<Value, Failed> {
-    Ok(go(what, cancel, tell, onlooker)?)
-}
-
-fn go(
-    what: &Simulation<'_>,
-    cancel: &Cancel,
-    tell: &Tell,
+    console: &dyn Console,
     onlooker: &dyn Onlooker,
 ) -> Result<Value, Failure> {
     let file = read(what)?;
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let abort = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&abort);
-    let _ends = cancel.and(move || asked.store(true, Relaxed));
+    let ended = move || asked.store(true, Relaxed);
+    let _ends = console.cancel().map(|cancel| cancel.and(ended));
     let runs = Runs {
         seeds: seeds(what, &file)?,
         jobs: what.jobs.map_or(cores, NonZeroUsize::get),
@@ -81,7 +72,7 @@ fn go(
         onlooker: Some(onlooker),
     };
     let mut done = |done: &Done<'_>| {
-        tell(&json!({
+        console.event(&json!({
             "type": "run",
             "ended": done.ended,
             "runs": done.runs,
@@ -110,7 +101,7 @@ fn go(
 ///
 /// # Errors
 /// As the command fails.
-pub fn cells(what: &Simulation<'_>) -> Result<Value, Failed> {
+pub fn cells(what: &Simulation<'_>) -> Result<Value, Failure> {
     let file = read(what)?;
     let seeds = seeds(what, &file)?;
     let cases: Vec<_> = file
@@ -144,6 +135,7 @@ mod tests {
     use farhaul_lab::scenario::Simulated;
 
     use super::*;
+    use crate::app::console::Cancel;
 
     #[derive(Debug, Default)]
     struct Points(AtomicUsize);
@@ -156,7 +148,7 @@ mod tests {
 
     const TEXT: &str = "name = \"one\"\nduration = \"1s\"\nseeds = \"1..2\"\n[[link]]\nname = \"l\"\nrate = \"10Mbit\"\nrtt = \"10ms\"\n[[flow]]\nname = \"f\"\n";
 
-    fn with(text: &str, cancel: &Cancel) -> (Result<Value, Failed>, usize) {
+    fn with(text: &str, cancel: &dyn Console) -> (Result<Value, Failure>, usize) {
         let points = Points::default();
         let what = Simulation {
             file: "a.toml",
@@ -166,8 +158,7 @@ mod tests {
             jobs: NonZeroUsize::new(1),
             check: true,
         };
-        let tell: Tell = Arc::new(|_| {});
-        let ended = simulate(&what, cancel, &tell, &points);
+        let ended = simulate(&what, cancel, &points);
         (ended, points.0.into_inner())
     }
 
@@ -183,13 +174,13 @@ mod tests {
     fn what_is_wrong_or_cancelled_has_its_code() {
         let (wrong, _) = with(&TEXT.replace("10Mbit", "10"), &Cancel::new());
         let wrong = wrong.unwrap_err();
-        assert_eq!(wrong.exit.code, 2);
+        assert_eq!(wrong.exit, Exit::Usage);
         assert!(wrong.text.starts_with("a.toml:6:"), "{}", wrong.text);
         let cancel = Cancel::new();
         cancel.cancel();
-        assert_eq!(with(TEXT, &cancel).0.unwrap_err().exit.name, "int");
+        assert_eq!(with(TEXT, &cancel).0.unwrap_err().exit.name(), "int");
         let missed = format!("{TEXT}[[expect]]\nmetric = \"goodput\"\nmin = \"1Gbit\"\n");
         let (missed, _) = with(&missed, &Cancel::new());
-        assert_eq!(missed.unwrap_err().exit.name, "threshold");
+        assert_eq!(missed.unwrap_err().exit, Exit::Threshold);
     }
 }

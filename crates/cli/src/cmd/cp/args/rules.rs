@@ -1,13 +1,15 @@
 //! Patterns that choose files, in the order of the command line. The first pattern that matches a path decides, as
 //! in rsync; in a file of `.gitignore` lines the last one does. What leaves here are lines of `.gitignore`.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 use clap::{ArgMatches, FromArgMatches, parser::ValueSource};
 use farhaul_transfer::Filter;
 
-use super::words::Words;
-use crate::{exit::Failure, habit::filter, read};
+use crate::{exit::Failure, given, habit::filter, read};
 
 /// Flags as clap knows them.
 #[derive(Debug, clap::Args)]
@@ -102,11 +104,6 @@ pub(super) struct Rules {
 }
 
 impl Patterns {
-    /// The first flag that was given.
-    pub(super) fn first_given(&self) -> Option<&'static str> {
-        self.0.first().map(|(flag, _)| *flag)
-    }
-
     /// The rules that the flags make; a pattern that was typed can match something.
     pub(super) fn rules(&self) -> Result<Rules, Failure> {
         let mut rules = Rules::default();
@@ -186,22 +183,16 @@ impl Rules {
         (lines.collect(), Vec::new())
     }
 
-    /// Writes the rules as they would be typed.
-    pub(super) fn typed_there(&self, words: &mut Words) {
+    /// The rules as they would be typed.
+    pub(super) fn typed_there(&self) -> Vec<OsString> {
         let last = self.all.iter().rposition(|rule| rule.excludes);
         // Inclusions behind the last exclusion change nothing, and are refused there.
-        for rule in self
-            .all
-            .iter()
-            .take(last.map_or(self.all.len(), |at| at + 1))
-        {
-            let flag = if rule.excludes {
-                "--exclude"
-            } else {
-                "--include"
-            };
-            words.values(flag, [&rule.line]);
-        }
+        let effective = last.map_or(self.all.len(), |at| at + 1);
+        let typed = self.all.iter().take(effective).flat_map(|rule| {
+            let flag = if rule.excludes { "exclude" } else { "include" };
+            given::words(flag, &[rule.line.clone().into()])
+        });
+        typed.collect()
     }
 
     fn typed(&mut self, flag: &'static str, pattern: &str) -> Result<(), Failure> {

@@ -21,9 +21,8 @@ fn the_first_pattern_decides_as_in_rsync() {
     let (lines, only) = rules.lines();
     assert_eq!(lines, ["x", "*", "!*.c", "!*/"]);
     assert!(only.is_empty() && rules.hints.is_empty());
-    let mut there = Words::default();
-    rules.typed_there(&mut there);
-    let there: Vec<_> = there.0.iter().map(|w| w.to_str().unwrap()).collect();
+    let there = rules.typed_there();
+    let there: Vec<_> = there.iter().map(|w| w.to_str().unwrap()).collect();
     assert_eq!(patterns(&there).rules().unwrap(), rules);
     let only = patterns(&["--include=*.bam"]).rules().unwrap();
     assert_eq!(only.lines(), (vec![], vec!["*.bam".into()]));
@@ -31,7 +30,7 @@ fn the_first_pattern_decides_as_in_rsync() {
     let e = patterns(&["--exclude=*.log", "--include=keep.log"]).rules();
     let e = e.unwrap_err();
     assert!(
-        e.advice()
+        e.fix
             .contains("write --include 'keep.log' before the --exclude"),
         "{e}"
     );
@@ -99,9 +98,8 @@ fn lines_that_look_like_rules_or_comments_are_names_there_too() {
         fs::write(&file, text).unwrap();
         let rules = patterns(&[&flag]).rules().unwrap();
         assert_eq!(rules.lines().0, lines, "{text}");
-        let mut there = Words::default();
-        rules.typed_there(&mut there);
-        let there: Vec<_> = there.0.iter().map(|w| w.to_str().unwrap()).collect();
+        let there = rules.typed_there();
+        let there: Vec<_> = there.iter().map(|w| w.to_str().unwrap()).collect();
         assert_eq!(patterns(&there).rules().unwrap(), rules, "{text}");
     }
 }
