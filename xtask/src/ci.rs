@@ -13,7 +13,7 @@ use std::{
 use rustix::{fs::statvfs, process::setpriority_process};
 
 use crate::{
-    Outcome, all, built, campaign, deny, dist, fuzz, lab, layers, previous, python,
+    Outcome, all, built, campaign, deny, dist, fuzz, lab, layers, platforms, previous, python,
     record::{self, Work},
     run::{Runner, cargo, now, print_line, target},
     soak, sources, suite, tidy,
@@ -56,7 +56,7 @@ const fn stage(
     }
 }
 
-const STAGES: [Stage; 16] = [
+const STAGES: [Stage; 17] = [
     stage("fmt", Turn::First, 5, fmt),
     stage("tidy", Turn::First, 5, |run| tidy::check(run.root)),
     stage("layers", Turn::First, 5, |run| layers::check(run.root)),
@@ -67,6 +67,7 @@ const STAGES: [Stage; 16] = [
     stage("versions", Turn::Foreground, 15, previous::stage),
     stage("python", Turn::Foreground, 15, python::stage),
     stage("clippy", Turn::Background, 25, clippy),
+    stage("platforms", Turn::Background, 15, platforms::stage),
     stage("doc", Turn::Background, 15, doc),
     stage("lab", Turn::Background, 20, lab::stage),
     stage("fuzz", Turn::Background, 20, fuzz::stage),

@@ -16,6 +16,7 @@ mod lab;
 mod layers;
 mod new;
 mod openings;
+mod platforms;
 mod previous;
 mod python;
 mod quick;
@@ -57,6 +58,7 @@ usage: cargo xtask <task>
   python              the wheel, installed in a fresh environment and tested; needs Python 3.10 or newer
   versions            copies between today's program and the previous version's, both ways
   clippy              lints, all targets, warnings denied
+  platforms           the crates that compile for macOS and Windows, and the socket of those
   doc                 documentation, warnings denied
   lab                 a short form of every study: published numbers beside ours
   fuzz [--seconds N] [TARGET [INPUT]] | fuzz --keep [TARGET]

@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -92,4 +92,14 @@ impl Tool {
             out.status.success() && String::from_utf8_lossy(&out.stdout).contains(self.version)
         })
     }
+}
+/// Message that the library of `target` is missing in the toolchain in use here, however that was installed.
+pub(crate) fn lacks_target(root: &Path, target: &str) -> Option<String> {
+    let printed = Command::new("rustc")
+        .args(["--print", "target-libdir", "--target", target])
+        .current_dir(root)
+        .output();
+    let folder = printed.map_or_else(|_| Vec::new(), |printed| printed.stdout);
+    let folder = PathBuf::from(String::from_utf8_lossy(&folder).trim());
+    (!folder.is_dir()).then(|| format!("no target {target} (rustup target add {target})"))
 }

@@ -17,7 +17,7 @@ const MAX_FILES: usize = 3;
 /// Larger types: the file that defines each, its name, and its fields, lines and files.
 const BUDGET: [(&str, &str, [usize; 3]); 19] = [
     ("crates/cli/src/app/copy/mod.rs", "Run", [20, 900, 4]),
-    ("crates/cli/src/cmd/cp/args.rs", "Args", [32, 900, 3]),
+    ("crates/cli/src/cmd/cp/args.rs", "Args", [33, 900, 3]),
     ("crates/cli/src/cmd/serve/mod.rs", "Args", [21, 900, 3]),
     ("crates/congestion/src/daimd.rs", "Daimd", [24, 900, 3]),
     ("crates/congestion/src/haul/mod.rs", "Haul", [35, 900, 3]),
@@ -43,8 +43,8 @@ const BUDGET: [(&str, &str, [usize; 3]); 19] = [
     ("crates/transfer/src/client.rs", "Options", [21, 900, 3]),
     ("crates/transfer/src/hostile.rs", "Victim", [20, 900, 5]),
     ("crates/transfer/src/scan.rs", "Scanner", [20, 900, 4]),
-    ("crates/transfer/src/sender/mod.rs", "Sender", [20, 1200, 6]),
-    ("crates/transfer/src/server.rs", "Server", [21, 1150, 8]),
+    ("crates/transfer/src/sender/mod.rs", "Sender", [20, 1200, 7]),
+    ("crates/transfer/src/server.rs", "Server", [21, 1100, 8]),
     ("crates/transfer/src/summary.rs", "Summary", [32, 900, 3]),
     (
         "crates/transfer/src/wire/message.rs",

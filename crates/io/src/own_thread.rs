@@ -129,6 +129,20 @@ pub(crate) struct Ended {
     pub(crate) host: Option<HostStats>,
 }
 
+/// True if this user owns a socket that was handed over, so that sockets of sessions can share its port. Only
+/// Unix tells.
+pub(crate) fn is_own(socket: &std::net::UdpSocket) -> io::Result<bool> {
+    #[cfg(unix)]
+    {
+        let owner = rustix::fs::fstat(socket)?.st_uid;
+        Ok(owner == rustix::process::geteuid().as_raw())
+    }
+    #[cfg(not(unix))]
+    {
+        socket.local_addr().map(|_| false)
+    }
+}
+
 impl SessionThreads {
     /// A socket for the peer at `peer`, which sends to the local address `local`.
     fn socket(&self, peer: SocketAddr, local: Option<IpAddr>) -> io::Result<UdpSocket> {

@@ -32,7 +32,7 @@ use crate::{
     half_open::HalfOpen,
     host::HostStats,
     lanes::Lanes,
-    own_thread::{Ended, FORWARDED, Inbox, Moved, SessionThreads},
+    own_thread::{Ended, FORWARDED, Inbox, Moved, SessionThreads, is_own},
     shard::{self, Admission, Router, Shard},
     slot::{Slot, Standing, caught},
     sources::Sources,
@@ -185,16 +185,7 @@ impl Listener {
     ) -> Result<Self, ShardError> {
         let system = |e| ShardError::System("cannot use the socket that was handed over", e);
         options.listen = socket.local_addr().map_err(system)?;
-        #[cfg(unix)]
-        {
-            let owner = rustix::fs::fstat(&socket).map_err(|e| system(e.into()))?;
-            options.own_threads &= owner.st_uid == rustix::process::geteuid().as_raw();
-        }
-        // No other system tells whose a socket is.
-        #[cfg(not(unix))]
-        {
-            options.own_threads = false;
-        }
+        options.own_threads &= is_own(&socket).map_err(system)?;
         let how = options.buffers.socket(options.listen);
         let socket = UdpSocket::adopt(socket, &how).map_err(system)?;
         Self::on(socket, &options, protocol, Box::new(factory))
@@ -213,12 +204,10 @@ impl Listener {
     ) -> Result<Self, ShardError> {
         // Only now, so that a port that is taken is noticed.
         let own_threads = options.own_threads && SHARES_PORTS;
-        let shared = if own_threads {
-            socket.share_port()
-        } else {
-            Ok(())
-        };
-        shared.map_err(|e| ShardError::System("cannot share the port with its sessions", e))?;
+        if own_threads {
+            let shared = socket.share_port();
+            shared.map_err(|e| ShardError::System("cannot share the port with its sessions", e))?;
+        }
         let waker = Waker::new().map_err(|e| ShardError::System("no eventfd", e))?;
         let lanes = if protocol.descriptor().control_lane {
             Some(Box::new(control_lanes(&socket, options)?))

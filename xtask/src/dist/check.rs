@@ -10,14 +10,12 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use super::{
-    ARCHES, Arch, Done, MAKERS, VERSION, copy, image, output, prepared, ran, wheels, write,
-};
+use super::{ARCHES, Done, MAKERS, VERSION, copy, image, output, prepared, ran, wheels, write};
 use crate::{
     Outcome,
     python::environment,
     run::{Runner, cargo, target},
-    tools::cargo_home,
+    tools::{self, cargo_home},
 };
 
 /// Tools without which the binary cannot be built and used.
@@ -86,19 +84,11 @@ fn other(run: &mut Runner<'_>) -> Outcome {
 fn missing(root: &Path) -> Option<String> {
     let tool = TOOLS.into_iter().find(|tool| !has(tool));
     let tool = tool.map(|tool| format!("{tool} is not installed"));
-    let without = |arch: Arch| {
-        // Of the toolchain in use here, however that was installed.
-        let target = arch.target;
-        let mut print = Command::new("rustc");
-        print
-            .args(["--print", "target-libdir", "--target", target])
-            .current_dir(root);
-        let folder = output(&mut print).unwrap_or_default();
-        let folder = PathBuf::from(String::from_utf8_lossy(&folder).trim());
-        let there = folder.is_dir();
-        (!there).then(|| format!("no target {target} (rustup target add {target})"))
-    };
-    tool.or_else(|| ARCHES.into_iter().find_map(without))
+    tool.or_else(|| {
+        ARCHES
+            .into_iter()
+            .find_map(|arch| tools::lacks_target(root, arch.target))
+    })
 }
 
 /// Checks the size of the binary without the laboratory, and what it answers for a command that it lacks.
