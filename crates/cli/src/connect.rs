@@ -9,10 +9,10 @@ use std::{
     time::Duration,
 };
 
-use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy};
+use farhaul_haul::{Haul, HaulConfig, Identity, PeerPolicy, PublicKey};
 use farhaul_io::{App, Stop, Waker, client, tunnel::Tunnel};
 use farhaul_transfer::{
-    Advice, TransferError,
+    Advice, Shared, TransferError,
     client::{Answer, Answered, PeerCheck, Probe, Reader, Reads},
 };
 
@@ -280,6 +280,20 @@ impl Visitor<'_> {
         let answer = Answer::default();
         self.visit(by, |stop, _| probe(&answer, stop))?;
         taken(&answer)?.ok_or_else(|| internal(&"the session ended without an answer"))
+    }
+
+    /// The key of the server, and the shares that it has for this side.
+    pub(crate) fn shares(
+        &self,
+        by: &Attempt<'_>,
+    ) -> Result<(Option<PublicKey>, Vec<Shared>), TransferError> {
+        match self.ask(by, |answer, stop| Probe::shares(answer, Some(stop)))? {
+            Answered::Shares { server_key, shares } => {
+                let key = server_key.as_deref().and_then(|key| key.try_into().ok());
+                Ok((key.map(PublicKey::from_bytes), shares))
+            }
+            _ => Err(internal(&"an answer to another question")),
+        }
     }
 
     /// Runs the session of `reads`, until it ends; an error if it never was open.

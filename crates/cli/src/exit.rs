@@ -91,6 +91,11 @@ impl Failure {
         Self::new(Exit::Usage, text)
     }
 
+    /// The end by a signal, or by the program around the command.
+    pub(crate) fn interrupted() -> Self {
+        Self::new(Exit::Signal(interrupt::signal()), "interrupted")
+    }
+
     /// A fault of ours, or of the system.
     pub fn internal(e: &dyn fmt::Display) -> Self {
         Self::new(Exit::Internal, e.to_string())

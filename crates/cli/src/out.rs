@@ -135,11 +135,6 @@ pub(crate) fn line(text: impl Display) {
     bytes(format!("{text}\n").as_bytes());
 }
 
-/// Text of another farhaul on stdout, as it is but for what would steer a terminal.
-pub(crate) fn passed_on(text: &str) {
-    bytes(safe(text).as_bytes());
-}
-
 /// Bytes on stdout.
 pub(crate) fn bytes(bytes: &[u8]) {
     written(|out| out.write_all(bytes));

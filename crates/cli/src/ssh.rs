@@ -39,7 +39,6 @@ use crate::{
     app::console::{Cancel, Console, Level},
     child::{self, Ended},
     exit::{Exit, Failure},
-    interrupt,
 };
 
 /// Places where farhaul may be when a login shell's PATH is not set up.
@@ -193,7 +192,7 @@ impl Running {
         drop(ends);
         answer.map_err(|heard| {
             if self.console.is_cancelled() {
-                return Failure::new(Exit::Signal(interrupt::signal()), "interrupted");
+                return Failure::interrupted();
             }
             heard.failure(self)
         })

@@ -5,4 +5,7 @@
 
 pub(crate) mod console;
 pub(crate) mod copy;
+pub(crate) mod far;
 pub(crate) mod json;
+pub(crate) mod probes;
+pub(crate) mod third_party;

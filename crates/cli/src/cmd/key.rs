@@ -9,7 +9,6 @@ use std::{
 
 use farhaul_core::text;
 use farhaul_haul::{Identity, Judge, PeerPolicy, PublicKey};
-use farhaul_transfer::client::Probe;
 
 use crate::{
     app::copy::trust,
@@ -142,7 +141,7 @@ fn server_key(
     let mut failed = None;
     for to in addresses {
         let by = Attempt::At(*to);
-        let asked = visitor.ask(&by, |answer, stop| Probe::shares(answer, Some(stop)));
+        let asked = visitor.shares(&by);
         if let Some(key) = seen.get() {
             return Ok(*key);
         }

@@ -5,18 +5,15 @@ use std::sync::Arc;
 use serde_json::Value;
 
 mod args;
-mod between;
 mod merge;
 mod mirror;
 mod ordered;
 mod pipe;
-mod relay;
 mod report;
 mod shard;
 mod shown;
 
 pub(crate) use args::{Args, Blocked, TICKETS, Through};
-use between::Between;
 pub(crate) use ordered::ordered;
 pub(crate) use report::Report;
 use shown::Shown;
@@ -25,6 +22,7 @@ use crate::{
     app::{
         console::Console,
         copy::{self, DryRun, Job, Request},
+        third_party::ThirdParty,
     },
     exit::Failure,
     place::Place,
@@ -51,9 +49,11 @@ fn copy(args: &Args, console: &Arc<dyn Console>) -> Result<Report, Failure> {
     let shown = Shown::of(args, console);
     let places = places(args, &*shown)?;
     let named_here = |e| copy::or_local(e, &args.paths);
-    if let Some(between) = Between::of(&places).map_err(named_here)? {
+    if let Some(copy) = ThirdParty::of(&places).map_err(named_here)? {
         args.sharding.refuse_between()?;
-        return between.run(args, shown);
+        let console: Arc<dyn Console> = Arc::<Shown>::clone(&shown);
+        let object = copy.run(&args.third_party(&*shown)?, &console)?;
+        return Ok(Report::of_object(object, shown));
     }
     Report::of(request(args, places, &*shown)?, shown)
 }

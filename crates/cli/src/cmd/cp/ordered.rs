@@ -23,15 +23,13 @@ use crate::{
     app::{
         console::Console,
         copy::{Job, Ordered},
+        far::typed_path,
     },
-    cmd::far::typed_path,
+    cmd::far::heard,
     exit::{Exit, Failure},
     interrupt, out,
     place::{Far, Server},
-    ssh::{
-        Hello, MAGIC, Met, Misheard, Order, RELEASE, Receiver, SHARE, Said, all_from_hex, from_hex,
-        read_ask,
-    },
+    ssh::{Hello, MAGIC, Met, Order, RELEASE, Receiver, SHARE, Said, all_from_hex, from_hex},
     terminal::Terminal,
     ticket::Ticket,
 };
@@ -59,14 +57,7 @@ pub(crate) fn ordered() -> Result<(), Failure> {
 }
 
 fn obey(identity: Identity) -> Result<(), Failure> {
-    let order: Order = read_ask(&mut io::stdin().lock()).map_err(|e| match e {
-        Misheard::Unread(e) => Failure::internal(&e),
-        Misheard::Foreign => Failure::new(
-            Exit::Version,
-            "this is started by `farhaul cp` through ssh; versions of both ends must agree",
-        ),
-        Misheard::Odd(e) => Failure::new(Exit::Version, e.to_string()),
-    })?;
+    let order: Order = heard()?;
     let flags = all_from_hex(&order.flags).ok_or_else(malformed)?;
     let flags: Vec<_> = flags.into_iter().map(OsString::from_vec).collect();
     let args = Args::of_sender(&flags)?;

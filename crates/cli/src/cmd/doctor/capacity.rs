@@ -20,8 +20,7 @@ use serde_json::{Value, json};
 use super::{report::Report, target::Target};
 use crate::{
     connect::{Attempt, Visitor, taken},
-    exit::{Exit, Failure},
-    interrupt,
+    exit::Failure,
     wait::Wait,
     when,
 };
@@ -70,8 +69,7 @@ impl Capacity<'_> {
             };
             drop(wait);
             if self.visitor.console.is_interrupted() {
-                let exit = Exit::Signal(interrupt::signal());
-                report.failure = Some(Failure::new(exit, "interrupted"));
+                report.failure = Some(Failure::interrupted());
                 return;
             }
             match measured {

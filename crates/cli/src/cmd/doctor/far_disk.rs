@@ -12,8 +12,7 @@ use serde_json::json;
 use super::{capacity::refused, report::Report, target::Target};
 use crate::{
     connect::{Attempt, Visitor, internal},
-    exit::{Exit, Failure},
-    interrupt,
+    exit::Failure,
     wait::Wait,
 };
 
@@ -31,8 +30,7 @@ pub(super) fn examine(target: &Target, share: &str, visitor: &Visitor<'_>, repor
             report.path["disk"] = json!(speed);
         }
         Err(_) if visitor.console.is_interrupted() => {
-            let exit = Exit::Signal(interrupt::signal());
-            report.failure = Some(Failure::new(exit, "interrupted"));
+            report.failure = Some(Failure::interrupted());
         }
         Err(e) => report.add(refused(NAME, &e)),
     }

@@ -16,7 +16,6 @@ use crate::{
     app::console::Console,
     connect::{Attempt, Carrier, Visitor, udp_or_tunnel},
     exit::{Exit, Failure},
-    interrupt,
     keys::Known,
     reach::{Unreached, other_key, unopened},
     wait::Wait,
@@ -222,9 +221,7 @@ fn failure(error: &VisitError, to: SocketAddr, own: PublicKey) -> Failure {
         VisitError::Closed(CloseReason::Version(text)) => {
             Failure::new(Exit::Version, format!("{to} is reached, but: {text}"))
         }
-        VisitError::Closed(CloseReason::Local { .. }) => {
-            Failure::new(Exit::Signal(interrupt::signal()), "interrupted")
-        }
+        VisitError::Closed(CloseReason::Local { .. }) => Failure::interrupted(),
         VisitError::Closed(CloseReason::Peer { code, text })
             if *code == u32::from(Exit::Busy.number()) =>
         {

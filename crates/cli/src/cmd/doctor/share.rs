@@ -1,18 +1,11 @@
 //! Asks the server whether the key may use the share that was named.
 
-use std::net::SocketAddr;
-
 use farhaul_measure::doctor::{Finding, Grade};
-use farhaul_transfer::{
-    Shared, TransferError,
-    client::{Answer, Answered, Probe},
-};
 
 use super::{report::Report, target::Target};
 use crate::{
-    connect::{Attempt, Visitor, internal},
+    connect::{Attempt, Visitor},
     exit::{Exit, Failure},
-    interrupt,
 };
 
 const NAME: &str = "share";
@@ -25,11 +18,10 @@ pub(super) fn examine(
     report: &mut Report,
 ) -> bool {
     let place = format!("{}::{share}", target.name);
-    let shares = match ask(visitor, target.to()) {
-        Ok(shares) => shares,
+    let shares = match visitor.shares(&Attempt::At(target.to())) {
+        Ok((_, shares)) => shares,
         Err(_) if visitor.console.is_interrupted() => {
-            let exit = Exit::Signal(interrupt::signal());
-            report.failure = Some(Failure::new(exit, "interrupted"));
+            report.failure = Some(Failure::interrupted());
             return false;
         }
         Err(e) => {
@@ -50,12 +42,4 @@ pub(super) fn examine(
     );
     report.fail(NAME, Failure::new(Exit::Auth, text).fix(fix));
     false
-}
-
-fn ask(visitor: &Visitor<'_>, to: SocketAddr) -> Result<Vec<Shared>, TransferError> {
-    let probe = |answer: &Answer, stop| Probe::shares(answer, Some(stop));
-    match visitor.ask(&Attempt::At(to), probe)? {
-        Answered::Shares { shares, .. } => Ok(shares),
-        Answered::Lent(_) | Answered::Disk(_) => Err(internal(&"an answer to another question")),
-    }
 }

@@ -4,11 +4,7 @@
 use std::net::SocketAddr;
 
 use farhaul_core::text;
-use farhaul_haul::PublicKey;
-use farhaul_transfer::{
-    Shared,
-    client::{Answered, Probe},
-};
+use farhaul_transfer::Shared;
 use serde_json::{Value, json};
 
 use super::Args;
@@ -70,11 +66,10 @@ pub(super) fn list(
     };
     let wait = (!copy.json).then(|| Wait::for_answer(&name));
     let answered = udp_or_tunnel(&addresses, None, &copy.blocked.ways()?, |by| {
-        let answered = visitor.ask(by, |answer, stop| Probe::shares(answer, Some(stop)));
-        KeyAndShares::of(answered.map_err(|e| Failure::from(&e))?)
+        visitor.shares(by).map_err(|e| Failure::from(&e))
     });
     drop(wait);
-    let (KeyAndShares { key, shares }, _) = answered?;
+    let ((key, shares), _) = answered?;
     if known.is_empty() && !copy.trust_any {
         let key = key.ok_or_else(|| Failure::internal(&"a server without a key"))?;
         trust(&name, key, console).map_err(|e| Failure::from(&e))?;
@@ -113,26 +108,4 @@ pub(super) fn print(shares: &[Shared]) {
     }
     let noun = if shares.len() == 1 { "share" } else { "shares" };
     errln!("{} {noun} for your key", shares.len());
-}
-
-/// Answer of a server.
-struct KeyAndShares {
-    key: Option<PublicKey>,
-    shares: Vec<Shared>,
-}
-
-impl KeyAndShares {
-    fn of(answered: Answered) -> Result<Self, Failure> {
-        match answered {
-            Answered::Shares {
-                server_key: key,
-                shares,
-            } => {
-                let key = key.as_deref().and_then(|key| key.try_into().ok());
-                let key = key.map(PublicKey::from_bytes);
-                Ok(Self { key, shares })
-            }
-            _ => Err(Failure::internal(&"an answer to another question")),
-        }
-    }
 }

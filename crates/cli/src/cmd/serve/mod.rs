@@ -49,7 +49,7 @@ mod told;
 use rejected::Rejected;
 use sessions::Sessions;
 use setup::Setup;
-pub(super) use setup::{Served, probes, served};
+pub(super) use setup::{Served, served};
 #[cfg(feature = "lab")]
 pub(super) use share::share;
 use told::{Level, Told};

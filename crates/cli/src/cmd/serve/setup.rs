@@ -3,29 +3,21 @@
 use std::{
     collections::BTreeMap,
     ffi::OsString,
-    io,
     net::SocketAddr,
-    os::fd::{AsRawFd as _, BorrowedFd},
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
-use farhaul_core::units::Rate;
 use farhaul_haul::PublicKey;
-use farhaul_io::{App, Controls};
-use farhaul_measure::{
-    bench::{self, Bounds},
-    doctor::disk_speed,
-};
-use farhaul_transfer::server::{Access, DiskSpeed, Policy, Probes, Share, Terms};
+use farhaul_io::Controls;
+use farhaul_transfer::server::{Access, Policy, Share};
 
 use super::{
     Args, file, log,
     share::{allowed, share},
 };
 use crate::{
-    app::console::Console,
+    app::{console::Console, probes::probes},
     config,
     exit::{Exit, Failure},
     line::Line,
@@ -208,40 +200,6 @@ impl Setup {
             log::note("warning", &text);
         }
     }
-}
-
-/// Probes of at most this time.
-pub(in crate::cmd) fn probes(most: Duration) -> Probes {
-    Probes {
-        most,
-        make: Arc::new(probe),
-        disk: Arc::new(disk),
-    }
-}
-
-/// The server's end of a probe: a bench of one session within its terms.
-fn probe(terms: Terms) -> Box<dyn App> {
-    let bounds = Bounds {
-        time: terms.time,
-        lanes: 1,
-        sharing: terms.sharing,
-        rate: terms.rate,
-        ..Bounds::default()
-    };
-    // Nobody counts them: the session is reported as any other.
-    Box::new(bench::Server::new(bounds, |_| ()))
-}
-
-/// Measures the disk of an open folder.
-fn disk(folder: BorrowedFd<'_>, most: u64) -> io::Result<DiskSpeed> {
-    // Wherever it is by now.
-    let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
-    let speed = disk_speed(Path::new(&path), most)?;
-    Ok(DiskSpeed {
-        bytes: speed.bytes,
-        write: Rate::from_bps(speed.write_bits_per_second),
-        read: Rate::from_bps(speed.read_bits_per_second),
-    })
 }
 
 /// Shares that a file serves, for the commands that go with it.

@@ -71,8 +71,7 @@ pub(super) fn run(
     let mut apps = |_| ends.take().expect("there is one flow");
     let report = farhaul_sim::run_apps(scenario, make, &mut apps).map_err(super::failure)?;
     if stop.is_set() {
-        let signal = Exit::Signal(interrupt::signal());
-        return Err(Failure::new(signal, "interrupted"));
+        return Err(Failure::interrupted());
     }
     let outcome = handle.outcome().ok_or_else(|| {
         let text = format!("it is not over after {} s of virtual time", report.seconds);

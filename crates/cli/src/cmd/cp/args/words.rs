@@ -1,12 +1,17 @@
 //! Selects the flags for another host that copies in this one's place. They say what is copied and
 //! how, as they would be typed there. Flags for calling ssh and showing progress stay here.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, sync::Arc};
 
 use clap::FromArgMatches as _;
 
 use super::{Args, Patterns, Through};
-use crate::{app::console::Console, exit::Failure, given, line};
+use crate::{
+    app::{console::Console, third_party::Request},
+    bar::Names,
+    exit::Failure,
+    given, line,
+};
 
 /// Flags of this end alone, besides those for calling ssh.
 const OF_THIS_END: &[&str] = &[
@@ -37,6 +42,23 @@ impl Args {
         });
         words.extend(self.which.rules(&self.paths, console)?.typed_there());
         Ok(words)
+    }
+
+    /// The request of a copy between two other hosts. Flags that are refused there are refused before anything is
+    /// connected.
+    pub(crate) fn third_party(&self, console: &dyn Console) -> Result<Request, Failure> {
+        let flags = self.for_sender(console)?;
+        let mut options = Self::of_sender(&flags)?.options(true, console)?;
+        options.plan = self.dry_run.then(|| Arc::new(|_| ()) as _);
+        Ok(Request {
+            flags,
+            options,
+            call: self.call(),
+            family: self.family(),
+            udp_timeout: self.blocked.udp_timeout,
+            for_programs: self.for_programs(),
+            names_files: self.names() == Names::Sent,
+        })
     }
 
     /// Parses such flags.

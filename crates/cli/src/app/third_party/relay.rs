@@ -16,7 +16,7 @@ use farhaul_io::{
 };
 use farhaul_measure::visit::{VisitError, visit};
 
-use super::Args;
+use super::Request;
 use crate::{
     app::console::{Console, Level},
     connect::resolve,
@@ -28,7 +28,7 @@ const TRIED: usize = 2;
 
 /// Part of the copy on this machine.
 pub(super) struct Here<'a> {
-    args: &'a Args,
+    request: &'a Request,
     /// Takes the chunks, once there was one. It is dropped first: the relay holds what both ssh read, and they end when
     /// that does.
     relay: Option<PipeWriter>,
@@ -42,13 +42,13 @@ pub(super) struct Here<'a> {
 
 impl<'a> Here<'a> {
     pub(super) const fn new(
-        args: &'a Args,
+        request: &'a Request,
         sender: Sender,
         bridge: Option<Bridge>,
         console: &'a dyn Console,
     ) -> Self {
         Self {
-            args,
+            request,
             sender,
             bridge,
             relay: None,
@@ -114,7 +114,7 @@ impl<'a> Here<'a> {
         let mut addresses: Vec<SocketAddr> = Vec::new();
         for address in found
             .flatten()
-            .filter(|address| self.args.family().has(address))
+            .filter(|address| self.request.family.has(address))
         {
             if !addresses.contains(&address) {
                 addresses.push(address);
@@ -140,7 +140,7 @@ impl<'a> Here<'a> {
         };
         let mut config = HaulConfig::new(*stranger.seed());
         config.peers = PeerPolicy::Keys(vec![bridge.key]);
-        config.answer = self.args.blocked.udp_timeout;
+        config.answer = self.request.udp_timeout;
         if config.answer.is_zero() {
             return false;
         }

@@ -3,32 +3,39 @@
 //! each other, and prints what it reports.
 
 use std::{
+    ffi::OsString,
     os::unix::ffi::OsStrExt as _,
     sync::{
         Arc,
         mpsc::{self, Receiver as Queue},
     },
     thread,
+    time::Duration,
 };
 
 use farhaul_core::{text, time::Instant};
 use farhaul_io::{Stop, clock};
-use farhaul_transfer::{Progress, TransferError, client::Remote};
+use farhaul_transfer::{
+    Progress, TransferError,
+    client::{Options, Remote},
+};
 use serde_json::Value;
 
-use super::{Args, Shown, relay::Here};
+mod relay;
+
+use self::relay::Here;
+use super::{
+    console::{Console, Level},
+    copy,
+};
 use crate::{
-    app::{
-        console::{Console, Level},
-        copy,
-    },
-    bar::{Bar, Names},
     child,
+    connect::Family,
     exit::{Exit, Failure},
-    interrupt, out,
+    interrupt,
     place::{Far, Place, Server},
     ssh::{
-        Bridge, Order, Receiver, Report, Said,
+        Bridge, Call, Order, Receiver, Report, Said,
         sender::{Reports, Sender},
         to_hex,
     },
@@ -39,10 +46,27 @@ use crate::{
 const WAITING: usize = 64;
 
 /// A copy from one host to another.
-pub(super) struct Between {
+pub(crate) struct ThirdParty {
     from: Server,
     sources: Vec<Remote>,
     to: Far,
+}
+
+/// Request of such a copy.
+pub(crate) struct Request {
+    /// Flags of `farhaul cp` for the sending host, which copies as they say.
+    pub(crate) flags: Vec<OsString>,
+    /// Options of the transfer that the flags stand for.
+    pub(crate) options: Options,
+    pub(crate) call: Call,
+    /// Family of the addresses that a relay uses.
+    pub(crate) family: Family,
+    /// Time that an address may take to answer a relay by UDP; zero if that is not to be tried.
+    pub(crate) udp_timeout: Duration,
+    /// True if the output of the host is one object.
+    pub(crate) for_programs: bool,
+    /// True if each file that was sent is named.
+    pub(crate) names_files: bool,
 }
 
 /// Event during a copy between two hosts.
@@ -55,9 +79,9 @@ enum Event {
     Interrupted,
 }
 
-impl Between {
+impl ThirdParty {
     /// Plans a copy between hosts, if all of these places are on other machines.
-    pub(super) fn of(places: &[Place]) -> Result<Option<Self>, Failure> {
+    pub(crate) fn of(places: &[Place]) -> Result<Option<Self>, Failure> {
         let far = |place: &Place| match place {
             Place::Far(far) => Some(far.clone()),
             Place::Local(_) | Place::Pipe => None,
@@ -86,22 +110,21 @@ impl Between {
         }))
     }
 
-    /// Copies.
-    pub(super) fn run(self, args: &Args, shown: Arc<Shown>) -> Result<super::Report, Failure> {
-        let console: Arc<dyn Console> = Arc::<Shown>::clone(&shown);
-        let flags = args.for_sender(&*shown)?;
-        // Flags refused there are refused before anything is connected.
-        let mut options = Args::of_sender(&flags)?.options(true, &*shown)?;
-        options.plan = args.dry_run.then(|| Arc::new(|_| ()) as _);
-        let ordered = options.ordered().map_err(|e| Failure::from(&e))?;
-        let call = args.call();
+    /// Copies; the object that the sending host reports, which is null without one.
+    pub(crate) fn run(
+        self,
+        request: &Request,
+        console: &Arc<dyn Console>,
+    ) -> Result<Value, Failure> {
+        let ordered = request.options.ordered().map_err(|e| Failure::from(&e))?;
+        let call = &request.call;
         let from = self.from.login.unwrap_or(self.from.host);
-        let mut sender = Sender::open(&call, &from, &console)?;
+        let mut sender = Sender::open(call, &from, console)?;
         let Far { server, remote } = self.to;
         let (to, bridge) = match (server.login, server.right) {
             (Some(login), _) => {
                 let (path, key) = (&remote.path, sender.key);
-                let bridge = Bridge::open_for(&call, &login, path, &ordered, key, &console)?;
+                let bridge = Bridge::open_for(call, &login, path, &ordered, key, console)?;
                 let to = Receiver::Ssh {
                     login,
                     hosts: bridge.hosts.clone(),
@@ -129,7 +152,11 @@ impl Between {
         };
         let reports = sender.order(&Order {
             called: from.clone(),
-            flags: flags.iter().map(|flag| to_hex(flag.as_bytes())).collect(),
+            flags: request
+                .flags
+                .iter()
+                .map(|flag| to_hex(flag.as_bytes()))
+                .collect(),
             sources: self
                 .sources
                 .iter()
@@ -137,30 +164,29 @@ impl Between {
                 .collect(),
             to,
         })?;
-        let here = Here::new(args, sender, bridge, &*shown);
-        let object = Watched::of(args, &*shown).until_the_end(&from, here, reports)?;
-        Ok(super::Report::of_object(object, shown))
+        let here = Here::new(request, sender, bridge, &**console);
+        Watched::of(request, &**console).until_the_end(&from, here, reports)
     }
 }
 
 /// Output here of the copy.
 struct Watched<'a> {
-    args: &'a Args,
+    request: &'a Request,
     console: &'a dyn Console,
     progress: Arc<Progress>,
-    bar: Option<Bar>,
-    /// The object of `--json`, as far as it has come.
-    object: String,
+    shown: Option<Box<dyn Send>>,
+    /// The object of `--json`, as far as it has come; or the last line of the output.
+    output: String,
 }
 
 impl<'a> Watched<'a> {
-    fn of(args: &'a Args, console: &'a dyn Console) -> Self {
+    fn of(request: &'a Request, console: &'a dyn Console) -> Self {
         Self {
-            args,
+            request,
             console,
             progress: Arc::default(),
-            bar: None,
-            object: String::new(),
+            shown: None,
+            output: String::new(),
         }
     }
 
@@ -194,10 +220,14 @@ impl<'a> Watched<'a> {
                 Event::Over => break None,
             }
         };
-        self.bar = None;
+        self.shown = None;
         // Both ends learn of it before the end is printed.
         drop(here);
-        let object = serde_json::from_str(&self.object).ok();
+        let object = serde_json::from_str(&self.output).ok();
+        // A last line without its end, as of a host that was cut off.
+        if !self.request.for_programs && !self.output.is_empty() {
+            self.console.line(&text::plain(&self.output));
+        }
         match (ended(from, end, &stop), object) {
             (Ok(()), object) => Ok(object.unwrap_or_default()),
             // What ends by an interrupt here says so itself.
@@ -213,28 +243,39 @@ impl<'a> Watched<'a> {
                 if self.console.wants_events() {
                     self.console.event(&event);
                 }
-                let names = self.args.names();
                 let is_sent =
                     event["type"] == "file" && event["sent"] == true && event["ok"] == true;
-                if names == Names::Sent && is_sent {
-                    self.bar = None;
+                if self.request.names_files && is_sent {
+                    self.shown = None;
                     let path = event["path"].as_str().unwrap_or_default();
-                    out::line(text::shown(path.as_bytes()));
+                    self.console.line(&text::shown(path.as_bytes()));
                 }
-                let (progress, style) = (&self.progress, self.args.style());
-                self.bar
-                    .get_or_insert_with(|| Bar::start(Arc::clone(progress), style, Names::Hidden));
+                if self.shown.is_none() {
+                    self.shown = self.console.watch(&self.progress);
+                }
             }
-            Said::Out(text) if self.args.for_programs() => self.object += &text,
             Said::Out(text) => {
-                self.bar = None;
-                out::passed_on(&text);
+                self.output += &text;
+                if !self.request.for_programs {
+                    self.shown = None;
+                    self.print_lines();
+                }
             }
             Said::Err(text) => {
-                self.bar = None;
+                self.shown = None;
                 self.console.message(Level::Important, &text);
             }
             Said::End { .. } => {}
+        }
+    }
+}
+
+impl Watched<'_> {
+    /// Prints the lines that are whole, without what would steer a terminal.
+    fn print_lines(&mut self) {
+        let whole = self.output.rfind('\n').map_or(0, |end| end + 1);
+        for line in self.output.drain(..whole).as_str().lines() {
+            self.console.line(&text::plain(line));
         }
     }
 }
