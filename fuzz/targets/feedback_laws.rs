@@ -1,6 +1,6 @@
 //! Every congestion law, with events of the fuzzer.
 
-#[path = "../../crates/congestion/tests/drive/mod.rs"]
+#[path = "../../crates/congestion/tests/all/drive/mod.rs"]
 mod drive;
 
 pub(crate) fn run(data: &[u8]) {

@@ -5,7 +5,7 @@ use std::{env, sync::LazyLock};
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/haul/tests/drive/mod.rs"]
+#[path = "../../crates/haul/tests/all/drive/mod.rs"]
 mod haul_drive;
 
 /// The modules of this folder, and a table of them by name.

@@ -29,7 +29,7 @@ use farhaul_core::{
     clippy::cast_precision_loss,
     reason = "the tests use all of it; counts are small"
 )]
-#[path = "../tests/rates/fluid.rs"]
+#[path = "../tests/all/rates/fluid.rs"]
 mod fluid;
 
 use fluid::FluidPath;

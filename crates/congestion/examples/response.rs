@@ -3,7 +3,7 @@
 //! path that is never full. Beside them is the value of the law's response function, where it has
 //! one.
 
-#[path = "../tests/path/mod.rs"]
+#[path = "../tests/all/path/mod.rs"]
 mod path;
 
 use std::{

@@ -100,7 +100,7 @@ pub(super) const NETWORKS: &[Row] = &[
                 "a_session_without_progress_ends_later",
             ),
             Test(
-                "crates/haul/tests/credit.rs",
+                "crates/haul/tests/all/credit.rs",
                 "a_store_that_never_has_room_again_ends_the_session_with_its_reason",
             ),
             Otherwise(
@@ -112,11 +112,11 @@ pub(super) const NETWORKS: &[Row] = &[
         "datagrams of strangers, replays, forged sources",
         &[
             Test(
-                "crates/haul/tests/opening.rs",
+                "crates/haul/tests/all/opening.rs",
                 "the_listener_takes_any_bytes",
             ),
             Test(
-                "crates/haul/tests/opening.rs",
+                "crates/haul/tests/all/opening.rs",
                 "tokens_make_one_session_and_only_at_their_address",
             ),
             Test(

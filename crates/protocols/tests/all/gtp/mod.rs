@@ -1,0 +1,5 @@
+//! Tests GTP against itself, with nothing in between but a script.
+
+mod hostile;
+mod kit;
+mod transfer;
