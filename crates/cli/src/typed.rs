@@ -2,23 +2,18 @@
 //! their complaints.
 
 use std::{
-    fmt::Display,
     io,
     net::{Ipv6Addr, SocketAddr, ToSocketAddrs as _},
     ops::RangeInclusive,
-    str::FromStr,
     time::Duration,
 };
 
 use farhaul_core::units::{Rate, Size};
 
 /// A whole number within `range`.
-pub(crate) fn whole<T>(
-    range: RangeInclusive<T>,
-) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
-where
-    T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
-{
+pub(crate) fn whole(
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
     move |text| {
         let number = text.parse().ok().filter(|n| range.contains(n));
         number.ok_or_else(|| {

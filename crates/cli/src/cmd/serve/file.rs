@@ -175,12 +175,16 @@ fn peer(entry: &Entry, earlier: &[Peer]) -> Result<Peer, Failure> {
             None => Ok(key),
         }
     })?;
+    let most = |text: &str| {
+        let most = whole(1..=100_000)(text)?;
+        usize::try_from(most).map_err(|e| e.to_string())
+    };
     Ok(Peer {
         name,
         key: key.ok_or_else(|| table.missing("key"))?,
         limits: Limits {
             max_rate: table.parsed::<Rate>("max-rate")?,
-            max_sessions: table.value("max-sessions", whole(1..=100_000))?,
+            max_sessions: table.value("max-sessions", most)?,
         },
     })
 }
