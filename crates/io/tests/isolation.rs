@@ -468,7 +468,7 @@ impl App for Hung {
 #[test]
 fn a_session_that_hangs_keeps_neither_others_nor_the_end_waiting() {
     if !farhaul_udp::SHARES_PORTS {
-        println!("skipped: sessions have no threads of their own on this system");
+        eprintln!("skipped: sessions have no threads of their own on this system");
         return;
     }
     for at_once in [false, true] {
