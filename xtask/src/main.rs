@@ -29,6 +29,7 @@ mod suite;
 mod tidy;
 mod tools;
 mod types;
+mod weight;
 
 use std::{
     env,

@@ -1,4 +1,4 @@
-//! Checks what no compiler checks: sizes of files and types, names, openings of comments, promises left in
+//! Checks what no compiler checks: sizes of crates, files and types, names, openings of comments, promises left in
 //! comments, and anchors into the protocol pages. It also checks links of documents, quoted
 //! results, known attacks, and forgotten snapshots.
 
@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Outcome, attacks, installs, openings, results, run::print_line, types};
+use crate::{Outcome, attacks, installs, openings, results, run::print_line, types, weight};
 
 /// Most lines of code in one file, tests apart.
 const MAX_CODE: usize = 600;
@@ -125,6 +125,7 @@ pub(crate) fn check(root: &Path) -> Outcome {
         complaints.extend(links(source, &name));
     }
     complaints.extend(types::check(root, &sources));
+    complaints.extend(weight::check(root, &sources));
     complaints.extend(names(root));
     complaints.extend(manifests(root));
     complaints.extend(results::quoted(root));

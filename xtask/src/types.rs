@@ -72,7 +72,7 @@ enum Item {
     Impl(String, usize),
 }
 
-/// Complaints about types that are too large, and about budgets that are.
+/// Complaints about types that are too large, and about budgets that are too high.
 pub(crate) fn check(root: &Path, sources: &[Source]) -> Vec<String> {
     let code = sources.iter().filter(|source| !source.is_test());
     let files = code.map(|source| (source.name(root), items(source.code())));

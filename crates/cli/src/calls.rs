@@ -1,5 +1,5 @@
 //! Runs a command inside another program, which gives its name, the values of its flags by their names, and a [`Console`].
-//! It gets what `--json` would print, or why there is nothing. Flags have one definition, that of the command line.
+//! The caller gets the object of `--json`, or the failure. Flags have one definition, that of the command line.
 //!
 //! A command whose console has a [`Cancel`](crate::Cancel) handles no signals, asks nothing, prints nothing and ends no
 //! process.

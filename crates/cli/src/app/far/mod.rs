@@ -1,5 +1,5 @@
-//! The far end of a copy through ssh: opens what the near end asks for to one key, and serves until its standard input ends, or until there has been no
-//! session for [`ALONE`]. ssh may not notice for hours that its network is gone.
+//! The far end of a copy through ssh: opens the requested places to one key. The server ends with its standard input, or
+//! after [`ALONE`] without a session. ssh may not notice for hours that its network is gone.
 
 mod idle;
 
