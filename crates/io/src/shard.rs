@@ -299,10 +299,12 @@ impl<A: App> Shard<A> {
                     // like a path that is shorter than it is.
                     self.now = clock::now();
                     let stamp = clock::stamp();
-                    if let Some(roam) = &mut self.roam {
+                    let delivered = self.deliver(router, stamp);
+                    // A message may be of another than the peer, and is nothing then.
+                    if let Some(roam) = self.roam.as_mut().filter(|_| delivered > 0) {
                         roam.on_heard(self.now);
                     }
-                    received += self.deliver(router, stamp);
+                    received += delivered;
                     if !more {
                         self.readable = false;
                         break;

@@ -337,7 +337,7 @@ impl Reader {
                 self.known(id)?;
                 // One that was released, or is answered, is over.
                 if self.drop_request(id) {
-                    let e = TransferError::new(code, path::show(&text));
+                    let e = TransferError::new(code.of_server(), path::show(&text));
                     self.done(id, Err(e));
                 }
                 Ok(())

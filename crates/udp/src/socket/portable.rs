@@ -238,8 +238,9 @@ impl UdpSocket {
                 (&mut self.counters.blocked, SendOutcome::Blocked { sent })
             }
             ErrorKind::ConnectionRefused => (&mut self.counters.refused, SendOutcome::Refused),
-            // The route may not segment: segments leave one by one from now on, and show whether they are too large.
-            _ if offloaded => {
+            // The system does not segment, as `quinn-udp` noticed: segments leave one by one from now on, and show
+            // whether they are too large.
+            _ if offloaded && self.state.max_gso_segments() == 1 => {
                 self.capabilities.gso = false;
                 self.capabilities.gso_refusal = error.raw_os_error();
                 self.counters.gso_refused += 1;
@@ -287,7 +288,7 @@ impl UdpSocket {
         }
     }
 
-    /// Facts of a message; an empty slot if it is of another than the peer.
+    /// Facts of a message; an empty slot if another host than the peer sent the message.
     fn read_slot(&mut self, found: &RecvMeta) -> Slot {
         let from = unmapped(found.addr);
         let len = found.len.min(SLOT);
@@ -341,7 +342,7 @@ fn is_no_memory(error: &io::Error) -> bool {
     error.raw_os_error() == Some(number)
 }
 
-/// Refuses: no socket is tied to its peer by the system, which could not tell whose a datagram is.
+/// Refuses: the system ties no socket to a peer, so sockets on one port would get each other's datagrams.
 fn share_port() -> io::Result<()> {
     let text = "sockets share no port on this system";
     Err(io::Error::new(ErrorKind::Unsupported, text))
