@@ -77,7 +77,7 @@ def _check(command: str, given: Iterable[str]) -> None:
 def _command(name: str, keywords: Mapping[str, Any], places: Iterable[Place] = (), **own: bool) -> _farhaul.Command:
     """A command with its flags by keywords, and those that the call gives it."""
     _check(name, keywords)
-    flags = list(own.items())
+    flags: list[tuple[str, bool | str]] = list(own.items())
     for keyword, given in keywords.items():
         flag = keyword.rstrip("_").replace("_", "-")
         for value in given if isinstance(given, (list, tuple)) else [given]:
