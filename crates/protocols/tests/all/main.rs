@@ -8,6 +8,7 @@ mod rbudp;
 mod rudp;
 mod rwtp;
 mod sabul;
+mod shared;
 mod tcp;
 mod ttp;
 mod udt;

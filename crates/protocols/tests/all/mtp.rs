@@ -9,11 +9,9 @@ use farhaul_core::{
 use farhaul_protocols::mtp::{Config, FIRST, client, server, wire::REQUEST};
 use farhaul_testkit::{Fate, Pair, Side, assert_live, seeds};
 
-const DATA: u8 = 0x48;
+use crate::shared::{self, ms};
 
-const fn ms(n: u64) -> Duration {
-    Duration::from_millis(n)
-}
+const DATA: u8 = 0x48;
 
 /// Packets of usual size, and a host that takes no time.
 fn config() -> Config {
@@ -64,13 +62,7 @@ fn count(seen: &Seen, kind: u8) -> usize {
 #[test]
 fn either_end_sends_and_a_stream_goes_beside() {
     let mut pair = open(&config(), ms(20));
-    for side in [Side::Client, Side::Server] {
-        pair.node(side).session().write(b"words beside");
-        pair.offer(side, 1_234_567);
-        pair.deliver(side, Duration::from_secs(5));
-        assert!(pair.node(side.other()).store.has(1, 1_234_567));
-        assert_eq!(pair.node(side.other()).stream, b"words beside");
-    }
+    shared::both_ends_send(&mut pair, 1_234_567, Duration::from_secs(5));
     let stats = pair.client.session().stats();
     assert_eq!((stats.data_acked, stats.repaired), (1_234_567, 0));
 }

@@ -4,7 +4,6 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use farhaul_core::{
     protocol::{CloseReason, Protocol},
-    rng::Rng,
     time::Instant,
 };
 use farhaul_protocols::rudp::{
@@ -13,9 +12,7 @@ use farhaul_protocols::rudp::{
 };
 use farhaul_testkit::{Fate, Pair, Side, assert_live, seeds};
 
-const fn ms(n: u64) -> Duration {
-    Duration::from_millis(n)
-}
+use crate::shared::{self, ms};
 
 fn config() -> Config {
     Config {
@@ -67,13 +64,7 @@ fn flags(seen: &Seen, side: Side, flags: u8) -> usize {
 #[test]
 fn either_end_sends_and_a_stream_goes_beside() {
     let mut pair = open(&config(), ms(20));
-    for side in [Side::Client, Side::Server] {
-        pair.node(side).session().write(b"words beside");
-        pair.offer(side, 1_234_567);
-        pair.deliver(side, Duration::from_secs(9));
-        assert!(pair.node(side.other()).store.has(1, 1_234_567));
-        assert_eq!(pair.node(side.other()).stream, b"words beside");
-    }
+    shared::both_ends_send(&mut pair, 1_234_567, Duration::from_secs(9));
     let stats = pair.client.session().stats();
     let all = 1_234_567 + b"words beside".len() as u64;
     assert_eq!((stats.data_sent, stats.data_acked), (all, all));
@@ -350,9 +341,5 @@ fn any_pattern_of_loss_that_stops_lets_the_transfer_end() {
     for config in [config(), narrow] {
         assert_live(|_| ends(&config), seeds(40));
     }
-    let mut pair = open(&config(), ms(20));
-    let mut rng = Rng::new(1);
-    pair.set_script(move |_| Fate::drop_if(rng.chance(0.3)));
-    pair.offer(Side::Client, 300_000);
-    pair.deliver(Side::Client, Duration::from_mins(1));
+    shared::three_tenths_may_be_lost(&mut open(&config(), ms(20)), 300_000);
 }

@@ -2,16 +2,14 @@
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
-use farhaul_core::{protocol::Protocol, rng::Rng, units::Rate};
+use farhaul_core::{protocol::Protocol, units::Rate};
 use farhaul_protocols::rwtp::{
     Config, client, server,
     wire::{LOSS, STATUS},
 };
 use farhaul_testkit::{Fate, Pair, Side, assert_live, seeds};
 
-const fn ms(n: u64) -> Duration {
-    Duration::from_millis(n)
-}
+use crate::shared::{self, ms};
 
 /// A packet of 1,472 bytes of UDP payload each 147.2 us.
 fn config() -> Config {
@@ -37,13 +35,7 @@ fn open(config: &Config, delay: Duration) -> Pair {
 #[test]
 fn either_end_sends_and_a_stream_goes_beside() {
     let mut pair = open(&config(), ms(20));
-    for side in [Side::Client, Side::Server] {
-        pair.node(side).session().write(b"words beside");
-        pair.offer(side, 1_234_567);
-        pair.deliver(side, Duration::from_secs(5));
-        assert!(pair.node(side.other()).store.has(1, 1_234_567));
-        assert_eq!(pair.node(side.other()).stream, b"words beside");
-    }
+    shared::both_ends_send(&mut pair, 1_234_567, Duration::from_secs(5));
     let stats = pair.client.session().stats();
     assert_eq!(
         (stats.data_acked, stats.repaired, stats.in_flight),
@@ -170,9 +162,5 @@ fn any_pattern_of_loss_that_stops_lets_the_transfer_end() {
     for config in [config(), cramped] {
         assert_live(|_| ends(&config), seeds(20));
     }
-    let mut pair = open(&config(), ms(20));
-    let mut rng = Rng::new(1);
-    pair.set_script(move |_| Fate::drop_if(rng.chance(0.3)));
-    pair.offer(Side::Client, 1_000_000);
-    pair.deliver(Side::Client, Duration::from_mins(1));
+    shared::three_tenths_may_be_lost(&mut open(&config(), ms(20)), 1_000_000);
 }

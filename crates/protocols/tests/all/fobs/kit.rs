@@ -6,9 +6,7 @@ use farhaul_core::{protocol::Protocol, units::Rate};
 use farhaul_protocols::fobs::{Config, Mode, client, server};
 use farhaul_testkit::Pair;
 
-pub(crate) const fn ms(n: u64) -> Duration {
-    Duration::from_millis(n)
-}
+pub(crate) use crate::shared::ms;
 
 /// Chunks of 100 packets of 1,466 bytes, one each 146.6 us; segments of 20.
 pub(crate) fn segments() -> Config {

@@ -7,18 +7,13 @@ use farhaul_protocols::fobs::{Config, wire::Header};
 use farhaul_testkit::{Fate, Side, assert_live, seeds};
 
 use super::kit::{ends, greedy, ms, open, segments};
+use crate::shared;
 
 #[test]
 fn either_end_sends_and_a_stream_goes_beside() {
     for config in [segments(), greedy()] {
         let mut pair = open(&config, ms(2));
-        for side in [Side::Client, Side::Server] {
-            pair.node(side).session().write(b"words beside");
-            pair.offer(side, 1_234_567);
-            pair.deliver(side, Duration::from_secs(5));
-            assert!(pair.node(side.other()).store.has(1, 1_234_567));
-            assert_eq!(pair.node(side.other()).stream, b"words beside");
-        }
+        shared::both_ends_send(&mut pair, 1_234_567, Duration::from_secs(5));
         let stats = pair.client.session().stats();
         assert_eq!((stats.data_sent, stats.data_acked), (1_234_567, 1_234_567));
         assert_eq!((stats.in_flight, stats.datagram_size), (0, 1_472));

@@ -1,14 +1,10 @@
 //! Helpers that the tests share.
 
-use std::time::Duration;
-
 use farhaul_core::{protocol::Protocol, units::Rate};
 use farhaul_protocols::gtp::{Config, Group, client, server};
 use farhaul_testkit::Pair;
 
-pub(crate) const fn ms(n: u64) -> Duration {
-    Duration::from_millis(n)
-}
+pub(crate) use crate::shared::ms;
 
 pub(crate) fn ends(group: &Group) -> (Box<dyn Protocol>, Box<dyn Protocol>) {
     let config = Config {

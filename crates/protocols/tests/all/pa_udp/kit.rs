@@ -1,14 +1,10 @@
 //! Helpers that the tests share.
 
-use std::time::Duration;
-
 use farhaul_core::{protocol::Protocol, shell::frame::Frame, units::Rate};
 use farhaul_protocols::pa_udp::{Config, client, server, wire::Message};
 use farhaul_testkit::{LaneEvent, Pair, Side};
 
-pub(crate) const fn ms(n: u64) -> Duration {
-    Duration::from_millis(n)
-}
+pub(crate) use crate::shared::ms;
 
 pub(crate) fn config() -> Config {
     Config {

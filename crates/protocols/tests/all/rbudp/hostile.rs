@@ -1,16 +1,15 @@
 //! Tests against an other end that lies, or stops.
 
-use std::time::Duration;
-
 use farhaul_core::{
     layout::{Layout, Run},
     protocol::CloseReason,
     shell::frame::Frame,
 };
 use farhaul_protocols::rbudp::wire::Message;
-use farhaul_testkit::{Fate, LaneEvent, Pair, Side};
+use farhaul_testkit::{LaneEvent, Pair, Side};
 
 use super::kit::{config, ms, open};
+use crate::shared;
 
 fn say(pair: &mut Pair, to: Side, message: &[u8]) {
     let mut bytes = Vec::new();
@@ -100,26 +99,10 @@ fn a_report_of_more_or_less_than_there_is_is_refused() {
 
 #[test]
 fn packets_of_no_block_are_counted_and_left() {
-    let mut pair = open(&config(), ms(10));
-    for number in [0_u32, 7, 1 << 31, u32::MAX] {
-        let mut bytes = number.to_le_bytes().to_vec();
-        bytes.extend([1; 1_000]);
-        pair.inject(Side::Server, bytes);
-    }
-    pair.run(ms(50), |_| false);
-    let stats = pair.server.session().stats();
-    assert_eq!((stats.dropped_duplicate, stats.dropped_malformed), (2, 2));
-    assert!(pair.server.closed().is_none());
+    shared::strays_are_counted(&mut open(&config(), ms(10)), u32::to_le_bytes);
 }
 
 #[test]
 fn blocks_of_which_nothing_arrives_are_given_up() {
-    let mut pair = open(&config(), ms(10));
-    pair.set_script(|_| Fate::Drop);
-    pair.offer(Side::Client, 100_000);
-    let reason = pair.end(Side::Client, Duration::from_secs(40));
-    assert!(
-        matches!(&reason, CloseReason::Lane(text) if text.contains("blocks UDP")),
-        "{reason:?}"
-    );
+    shared::a_path_that_carries_nothing_is_given_up(&mut open(&config(), ms(10)));
 }

@@ -6,9 +6,7 @@ use farhaul_core::{protocol::Protocol, units::Rate};
 use farhaul_protocols::rbudp::{Config, RBUDP, client, server};
 use farhaul_testkit::Pair;
 
-pub(crate) const fn ms(n: u64) -> Duration {
-    Duration::from_millis(n)
-}
+pub(crate) use crate::shared::ms;
 
 /// Blocks of 100 packets.
 pub(crate) fn config() -> Config {

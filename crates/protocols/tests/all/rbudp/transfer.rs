@@ -7,18 +7,13 @@ use farhaul_protocols::rbudp::Config;
 use farhaul_testkit::{Fate, Side, assert_live, seeds};
 
 use super::kit::{config, ends, ms, open, overlap};
+use crate::shared;
 
 #[test]
 fn either_end_sends_and_a_stream_goes_beside() {
     for config in [config(), overlap()] {
         let mut pair = open(&config, ms(20));
-        for side in [Side::Client, Side::Server] {
-            pair.node(side).session().write(b"words beside");
-            pair.offer(side, 1_234_567);
-            pair.deliver(side, Duration::from_secs(5));
-            assert!(pair.node(side.other()).store.has(1, 1_234_567));
-            assert_eq!(pair.node(side.other()).stream, b"words beside");
-        }
+        shared::both_ends_send(&mut pair, 1_234_567, Duration::from_secs(5));
         let stats = pair.client.session().stats();
         assert_eq!((stats.data_sent, stats.repaired), (1_234_567, 0));
         assert_eq!((stats.data_acked, stats.in_flight), (1_234_567, 0));

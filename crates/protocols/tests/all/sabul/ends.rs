@@ -6,9 +6,7 @@ use farhaul_core::protocol::{Event, Protocol};
 use farhaul_protocols::sabul::{Config, client, server};
 use farhaul_testkit::{Pair, Side};
 
-pub(crate) const fn ms(n: u64) -> Duration {
-    Duration::from_millis(n)
-}
+pub(crate) use crate::shared::ms;
 
 pub(crate) fn config(law: &str) -> Config {
     Config {

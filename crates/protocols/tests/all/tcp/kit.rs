@@ -7,9 +7,7 @@ use farhaul_core::{protocol::Protocol, stats::Stats};
 use farhaul_protocols::tcp::{Config, PARAMETERS, Tcp, wire::Header};
 use farhaul_testkit::{Pair, Side};
 
-pub(crate) const fn ms(n: u64) -> Duration {
-    Duration::from_millis(n)
-}
+pub(crate) use crate::shared::ms;
 
 pub(crate) fn config(law: &str, settings: &str) -> Config {
     let values = Values::parse("tcp", PARAMETERS, settings).expect("valid settings");

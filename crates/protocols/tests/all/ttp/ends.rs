@@ -13,12 +13,10 @@ use farhaul_protocols::ttp::{
 };
 use farhaul_testkit::{Datagram, Fate, Pair, Side};
 
+pub(crate) use crate::shared::ms;
+
 /// Bytes of a block over an MTU of 1,500.
 pub(crate) const BLOCK: u64 = 1_466;
-
-pub(crate) const fn ms(n: u64) -> Duration {
-    Duration::from_millis(n)
-}
 
 pub(crate) const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)

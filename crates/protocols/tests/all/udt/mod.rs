@@ -11,13 +11,11 @@ use farhaul_core::protocol::Protocol;
 use farhaul_protocols::udt::{Behaviour, Framing, Udt, UdtConfig};
 use farhaul_testkit::Pair;
 
+use crate::shared::ms;
+
 const MANNERS: [Behaviour; 2] = [Behaviour::Libudt, Behaviour::Fixed];
 const LAW: &str = "daimd";
 const LIMIT: Duration = Duration::from_mins(5);
-
-fn ms(n: u64) -> Duration {
-    Duration::from_millis(n)
-}
 
 fn config(behaviour: Behaviour, framing: Framing) -> UdtConfig {
     UdtConfig {
