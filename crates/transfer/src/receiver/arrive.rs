@@ -71,7 +71,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Places what is missing of a range; its bytes, or none if that ends the transfer.
+    /// Places the missing pieces of a range; returns their bytes, or none if an error ends the transfer.
     fn take_in(
         &mut self,
         range: Range<u64>,

@@ -41,7 +41,7 @@ pub(super) struct Content {
     pub(super) missing: RangeSet,
     pub(super) pieces: Vec<Range<u64>>,
     wants: Vec<Range<u64>>,
-    /// Files whose blocks' values are to be requested.
+    /// Files for whose blocks the receiver requests digests.
     pub(super) asking: Vec<u64>,
     /// Files under repair with some blocks that are to be hashed as they are stored.
     stored: VecDeque<u64>,
@@ -238,7 +238,7 @@ impl Content {
         true
     }
 
-    /// Takes a block of which all bytes are there.
+    /// Takes a complete block.
     pub(super) fn take_whole(&mut self, part: &mut Part, index: u64) -> Option<Box<Leaves>> {
         if part.gathering.get(&index).is_none_or(|g| g.left > 0) {
             return None;
@@ -292,7 +292,7 @@ impl Content {
         }
     }
 
-    /// Takes what is missing of `range`, in pieces, and their bytes. The buffer is to be given back.
+    /// Takes the missing pieces of `range`, and their bytes. The caller gives the buffer back.
     pub(super) fn take_missing(&mut self, range: Range<u64>) -> (Vec<Range<u64>>, u64) {
         let mut pieces = std::mem::take(&mut self.pieces);
         pieces.clear();

@@ -1,4 +1,4 @@
-//! Carries listed entries through their lives, of which the parts are the steps. An entry that fails, on whichever
+//! Carries each listed entry from its decision to its name, one part after the other. An entry that fails, on either
 //! side, is abandoned here, reported to the other side and counted.
 //!
 //! - Every file that was listed and does not exist at the end is a failure: nothing is lost silently.

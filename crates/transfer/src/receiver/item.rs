@@ -68,7 +68,7 @@ impl Incoming {
         }
     }
 
-    /// Notes the existing file, of which blocks may be `reused`. It may have to stay, or keep its permissions.
+    /// Notes the existing file, whose blocks may be `reused`. The file may have to stay, or keep its permissions.
     pub(super) fn note_there(
         &mut self,
         there: &Stat,

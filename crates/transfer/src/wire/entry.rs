@@ -48,7 +48,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// An entry of which nothing more is known.
+    /// An entry without further facts.
     pub(crate) const fn named(kind: Kind, path: Vec<u8>) -> Self {
         Self {
             kind,
